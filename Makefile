@@ -1,0 +1,62 @@
+# pg_parallel_apply: the project's targets.  The PGXS build is in pgxs.mk.
+#
+#	make demo			install what is missing, build, run the demo (KEEP=1 leaves the nodes running)
+#	make check			the same, then all tests
+#	make all install	build and install only
+#	make bench-drain	backlog drains and latency, built-in against ours
+#	make fuzz SECONDS=60
+#	make lint
+#	make core-suite DIR=...	PostgreSQL's own subscription tests, from a copy of src/test/subscription
+PG_CONFIG ?= pg_config
+PGXS_MAKE = $(MAKE) --no-print-directory -f pgxs.mk PG_CONFIG=$(PG_CONFIG)
+SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
+SECONDS ?= 60
+
+.PHONY: all install clean setup-demo setup-check demo check unit tap fuzz lint bench-drain core-suite
+
+all:
+	$(PGXS_MAKE) all
+
+install: all
+	$(SUDO) $(PGXS_MAKE) install
+
+clean:
+	-$(PGXS_MAKE) clean
+	rm -rf build
+
+setup-demo:
+	ci/setup demo
+
+setup-check:
+	ci/setup check
+
+demo: setup-demo
+	$(MAKE) --no-print-directory install
+	$(MAKE) --no-print-directory -C bench
+	KEEP=$(KEEP) demo/demo
+
+check: setup-check
+	$(MAKE) --no-print-directory lint unit
+	$(MAKE) --no-print-directory fuzz SECONDS=10
+	$(MAKE) --no-print-directory install tap
+
+unit:
+	$(MAKE) --no-print-directory -C test/unit check
+
+tap:
+	ci/tap $(TESTS)
+
+fuzz:
+	$(MAKE) --no-print-directory -C test/fuzz run SECONDS=$(SECONDS)
+
+lint:
+	ci/lint
+
+bench-drain: setup-check
+	$(MAKE) --no-print-directory install
+	$(MAKE) --no-print-directory -C bench
+	bench/drain
+	bench/latency
+
+core-suite: install
+	../shared/tools/core-suite $(DIR)

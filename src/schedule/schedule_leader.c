@@ -1,0 +1,622 @@
+/*-------------------------------------------------------------------------
+ *
+ * schedule_leader.c
+ *	  The leader: our loop in place of the built-in apply worker's.
+ *
+ * Owns:	the stream from the publisher, the batch being formed, the order of
+ *			receive > batch > apply > commit > report.
+ * Runs in:	the apply worker that the server's launcher has started.
+ * Memory:	one context under the server's ApplyContext.
+ * Locks:	none of its own.
+ *
+ * Remote transactions are collected whole in a batch and applied when no more
+ * can be read without waiting, or when there are enough of them.  One that
+ * grows above pg_parallel_apply.group_bytes is applied while it arrives
+ * ("direct").
+ *
+ * Between remote transactions (a boundary) nothing of ours is open, and the
+ * leader does what the server's loop does there: invalidations, subscription,
+ * settings, table synchronisation.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/interrupt.h"
+#include "replication/origin.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "utils/guc.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/timeout.h"
+#include "utils/timestamp.h"
+
+#include "apply/apply_worker.h"
+#include "commit/commit_origin.h"
+#include "receive/receive_feedback.h"
+#include "receive/receive_stream.h"
+#include "schedule/schedule_leader.h"
+#include "server/server_compat.h"
+#include "server/server_errctx.h"
+#include "server/server_guc.h"
+#include "server/server_protocol.h"
+#include "server/server_subscription.h"
+#include "wire/wire_message.h"
+
+/* How long an idle leader sleeps. */
+#define IDLE_WAIT_MS 1000
+
+/*
+ * Silence after which commits that the WAL writer has not flushed are flushed
+ * here: somebody may be waiting for them on the publisher.
+ */
+#define FLUSH_AFTER_MS 10
+
+/* How often the publisher hears from us while applying takes long. */
+#define TICK_MS 1000
+
+typedef struct PpaLeader
+{
+	MemoryContext cxt;
+	PpaStream	stream;
+	PpaFeedback *feedback;
+	PpaWorker  *worker;
+	PpaSubSlot *slot;			/* may be NULL */
+	PpaBatch   *batch;
+	bool		sync_standby;
+	bool		direct;			/* the open transaction is applied as it arrives */
+	XLogRecPtr	last_end;		/* end of the last remote transaction applied */
+	TimestampTz last_active;	/* last frame received, or end of applying */
+	bool		ping_sent;
+} PpaLeader;
+
+/* For the timer and the hooks. */
+static PpaLeader *leader = NULL;
+
+static inline bool
+is_busy(const PpaLeader *l)
+{
+	return l->direct || l->batch->is_open || l->batch->nmembers > 0;
+}
+
+static void
+set_state(PpaLeader *l, PpaSubState state)
+{
+	if (l->slot != NULL)
+		pg_atomic_write_u32(&l->slot->state, state);
+}
+
+/* ---------- hooks of the apply side ---------- */
+
+static void
+applied_hook(void *arg, XLogRecPtr end_lsn, XLogRecPtr local_lsn)
+{
+	PpaLeader  *l = arg;
+
+	ppa_feedback_applied(l->feedback, end_lsn, local_lsn);
+	l->last_end = end_lsn;
+	ppa_report_applied(l->slot, end_lsn);
+}
+
+static void
+tick_hook(void *arg)
+{
+	ppa_feedback_still_alive(((PpaLeader *) arg)->feedback);
+}
+
+/*
+ * Timer, in signal context.  While the process sleeps for a lock it cannot
+ * come to tick_hook(), so the message goes out from here.  That is as safe as
+ * a call from inside WaitLatch(): the wait event says that the code that is
+ * interrupted is the wait itself, so it is not in libpq, malloc or ereport.
+ */
+static void
+tick_handler(void)
+{
+	uint32		wait_event = *(volatile uint32 *) my_wait_event_info;
+
+	ppa_tick_due = true;
+	if (leader != NULL && (wait_event & 0xFF000000U) == PG_WAIT_LOCK)
+		ppa_feedback_still_alive(leader->feedback);
+}
+
+static void
+start_timer(void)
+{
+	TimeoutId	timer = RegisterTimeout(USER_TIMEOUT, tick_handler);
+
+	enable_timeout_every(timer, TimestampTzPlusMilliseconds(GetCurrentTimestamp(), TICK_MS),
+						 TICK_MS);
+}
+
+/* ---------- boundaries ---------- */
+
+static void
+leave_if_not_ours(void)
+{
+	const char *why = ppa_subscription_left_why();
+
+	if (why == NULL)
+		return;
+	ereport(LOG,
+			(errmsg("logical replication apply worker for subscription \"%s\" will restart because "
+					"pg_parallel_apply no longer applies it", MySubscription->name)));
+	proc_exit(0);
+}
+
+static void
+reload_configuration(void)
+{
+	if (!ConfigReloadPending)
+		return;
+	ConfigReloadPending = false;
+	ProcessConfigFile(PGC_SIGHUP);
+	leave_if_not_ours();
+}
+
+/*
+ * Nothing is applied in part.  sync_lsn is what process_syncing_tables() may
+ * take for applied.
+ */
+static void
+boundary(PpaLeader *l, XLogRecPtr sync_lsn)
+{
+	CHECK_FOR_INTERRUPTS();
+	AcceptInvalidationMessages();
+	ppa_subscription_reread();
+	reload_configuration();
+	process_syncing_tables(sync_lsn);
+	MemoryContextSwitchTo(l->cxt);
+}
+
+/* Show what is pending, after something was applied. */
+static void
+report_pending(PpaLeader *l)
+{
+	if (l->slot == NULL)
+		return;
+	pg_atomic_write_u64(&l->slot->oldest_pending,
+						l->batch->is_open ? l->batch->open.commit_time : 0);
+	pg_atomic_write_u64(&l->slot->flushed_lsn, ppa_feedback_flushed_lsn(l->feedback));
+	set_state(l, l->batch->is_open ? PPA_SUB_RECEIVING : PPA_SUB_IDLE);
+}
+
+static void
+finish_applying(PpaLeader *l)
+{
+	pgstat_report_activity(STATE_IDLE, NULL);
+	l->last_active = GetCurrentTimestamp();
+	report_pending(l);
+	boundary(l, l->last_end);
+}
+
+/* Apply the complete transactions of the batch, if any. */
+static void
+apply_batch(PpaLeader *l)
+{
+	if (l->batch->nmembers == 0)
+		return;
+	pgstat_report_activity(STATE_RUNNING, NULL);
+	set_state(l, PPA_SUB_APPLYING);
+	ppa_worker_apply_batch(l->worker, l->batch);
+	ppa_batch_drop_members(l->batch);
+	finish_applying(l);
+}
+
+/* ---------- messages ---------- */
+
+/* The open transaction is large: apply what is there of it, and go on so. */
+static void
+start_direct(PpaLeader *l)
+{
+	const char *message;
+	int			len;
+	int			end;
+
+	apply_batch(l);
+	pgstat_report_activity(STATE_RUNNING, NULL);
+	set_state(l, PPA_SUB_APPLYING);
+	l->direct = true;
+	ppa_worker_begin(l->worker, &l->batch->open);
+	end = l->batch->bytes.len;
+	for (int pos = l->batch->open.start; ppa_batch_next(l->batch, &pos, end, &message, &len);)
+	{
+		CHECK_FOR_INTERRUPTS();
+		ppa_worker_message(l->worker, message, len);
+	}
+	resetStringInfo(&l->batch->bytes);
+}
+
+static void
+handle_begin(PpaLeader *l, const char *message, size_t len)
+{
+	PpaBegin	begin;
+	PpaWireError err;
+
+	if (!ppa_wire_begin(message, len, &begin, &err))
+		ppa_protocol_error(&err);
+	if (l->batch->is_open)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROTOCOL_VIOLATION),
+				 errmsg_internal("BEGIN message sent out of order")));
+	ppa_batch_begin(l->batch, begin.xid, begin.final_lsn, begin.commit_time);
+	if (l->slot != NULL && l->batch->nmembers == 0)
+	{
+		pg_atomic_write_u64(&l->slot->oldest_pending, begin.commit_time);
+		set_state(l, PPA_SUB_RECEIVING);
+	}
+}
+
+static void
+handle_commit(PpaLeader *l, const char *message, size_t len)
+{
+	PpaCommit	commit;
+	PpaWireError err;
+	PpaBatch   *batch = l->batch;
+
+	ppa_errctx_set_transaction(batch->open.xid, batch->open.final_lsn);
+	if (!ppa_wire_commit(message, len, &commit, &err))
+		ppa_protocol_error(&err);
+	if (!batch->is_open)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROTOCOL_VIOLATION),
+				 errmsg_internal("COMMIT message sent out of order")));
+	if (commit.commit_lsn != batch->open.final_lsn)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROTOCOL_VIOLATION),
+				 errmsg_internal("incorrect commit LSN " PPA_LSN_FMT " in commit message (expected "
+								 PPA_LSN_FMT ")",
+								 LSN_FORMAT_ARGS(commit.commit_lsn),
+								 LSN_FORMAT_ARGS(batch->open.final_lsn))));
+	ppa_errctx_reset();
+	ppa_batch_commit(batch, commit.end_lsn, commit.commit_time);
+
+	if (l->direct)
+	{
+		ppa_worker_commit(l->worker, &batch->members[batch->nmembers - 1]);
+		l->direct = false;
+		ppa_batch_reset(batch);
+		finish_applying(l);
+	}
+	else if (batch->nmembers >= ppa_guc_group_transactions ||
+			 batch->bytes.len >= ppa_guc_group_bytes * 1024)
+		apply_batch(l);
+}
+
+static void
+handle_change(PpaLeader *l, const char *message, size_t len)
+{
+	if (!l->batch->is_open)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROTOCOL_VIOLATION),
+				 errmsg_internal("%s message sent out of order",
+								 logicalrep_message_type(message[0]))));
+	if (l->direct)
+	{
+		ppa_errctx.message_type = 0;
+		ppa_worker_message(l->worker, message, len);
+		/* a large transaction must not keep DISABLE waiting */
+		ppa_subscription_reread();
+		return;
+	}
+	ppa_batch_append(l->batch, message, len);
+	if (ppa_batch_open_bytes(l->batch) > ppa_guc_group_bytes * 1024)
+	{
+		ppa_errctx_reset();
+		start_direct(l);
+	}
+}
+
+/*
+ * A message of a feature that we did not ask for: a slot that was created
+ * with two_phase sends PREPARE all the same.  The built-in worker can deal
+ * with it, so it gets the subscription.
+ */
+static void
+hand_back(PpaLeader *l, char type)
+{
+	if (l->slot == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("pg_parallel_apply cannot apply %s messages yet",
+						logicalrep_message_type(type)),
+				 errhint("Remove the subscription from pg_parallel_apply.subscriptions.")));
+	l->slot->hand_back = true;
+	ereport(LOG,
+			(errmsg("pg_parallel_apply hands subscription \"%s\" back to the built-in apply worker: "
+					"the publisher sent a %s message",
+					MySubscription->name, logicalrep_message_type(type))));
+	proc_exit(0);
+}
+
+static void
+handle_message(PpaLeader *l, const char *message, size_t len)
+{
+	char		type = len > 0 ? message[0] : '\0';
+
+	ppa_errctx.message_type = 0;
+	switch (type)
+	{
+		case PPA_MSG_BEGIN:
+			ppa_errctx.message_type = type;
+			handle_begin(l, message, len);
+			break;
+		case PPA_MSG_COMMIT:
+			ppa_errctx.message_type = type;
+			handle_commit(l, message, len);
+			break;
+		case PPA_MSG_ORIGIN:
+		case PPA_MSG_RELATION:
+		case PPA_MSG_TYPE:
+		case PPA_MSG_INSERT:
+		case PPA_MSG_UPDATE:
+		case PPA_MSG_DELETE:
+		case PPA_MSG_TRUNCATE:
+			ppa_errctx.message_type = type;
+			handle_change(l, message, len);
+			break;
+		case PPA_MSG_MESSAGE:
+			/* applications may use it, apply does not */
+			break;
+		case 'b':				/* two-phase commit */
+		case 'P':
+		case 'K':
+		case 'r':
+		case 'p':
+		case 'S':				/* streaming of transactions in progress */
+		case 'E':
+		case 'A':
+		case 'c':
+			hand_back(l, type);
+			break;
+		default:
+			ereport(ERROR,
+					(errcode(ERRCODE_PROTOCOL_VIOLATION),
+					 errmsg("invalid logical replication message type \"??? (%d)\"", type)));
+	}
+	ppa_errctx.message_type = 0;
+}
+
+/* ---------- frames ---------- */
+
+static void
+note_received(PpaLeader *l, XLogRecPtr lsn, TimestampTz send_time, bool keepalive)
+{
+	ppa_feedback_received(l->feedback, lsn);
+	lsn = ppa_feedback_received_lsn(l->feedback);
+	if (l->stream.frames == 1 || keepalive)
+	{
+		/* once per burst: the clock is not free */
+		l->last_active = GetCurrentTimestamp();
+		MyLogicalRepWorker->last_recv_time = l->last_active;
+	}
+	l->ping_sent = false;
+	MyLogicalRepWorker->last_lsn = lsn;
+	MyLogicalRepWorker->last_send_time = send_time;
+	if (keepalive)
+	{
+		MyLogicalRepWorker->reply_lsn = lsn;
+		MyLogicalRepWorker->reply_time = send_time;
+	}
+	if (l->slot != NULL)
+		pg_atomic_write_u64(&l->slot->received_lsn, lsn);
+}
+
+/* The publisher asks how far we are: tell it the best that can be said. */
+static void
+answer_request(PpaLeader *l)
+{
+	apply_batch(l);
+	ppa_feedback_flush(l->feedback);
+	ppa_feedback_send(l->feedback, PPA_FEEDBACK_FORCED, is_busy(l), false);
+}
+
+static void
+handle_frame(PpaLeader *l, const char *buf, int len)
+{
+	PpaFrame	frame;
+	PpaWireError err;
+
+	if (!ppa_wire_frame(buf, len, &frame, &err))
+		ppa_protocol_error(&err);
+	switch (frame.type)
+	{
+		case 'w':
+			note_received(l, Max(frame.start_lsn, frame.end_lsn), frame.send_time, false);
+			handle_message(l, frame.payload, frame.payload_len);
+			break;
+		case 'k':
+			note_received(l, frame.end_lsn, frame.send_time, true);
+			if (frame.reply_requested)
+				answer_request(l);
+			break;
+		default:
+			break;				/* others are ignored on purpose */
+	}
+}
+
+/* ---------- waiting ---------- */
+
+/* Nothing has come for a while: is the publisher still there? */
+static void
+check_silence(PpaLeader *l)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	bool		ping = false;
+
+	if (wal_receiver_timeout > 0)
+	{
+		if (TimestampDifferenceExceeds(l->last_active, now, wal_receiver_timeout))
+			ereport(ERROR,
+					(errcode(ERRCODE_CONNECTION_FAILURE),
+					 errmsg("terminating logical replication worker due to timeout")));
+		if (!l->ping_sent &&
+			TimestampDifferenceExceeds(l->last_active, now, wal_receiver_timeout / 2))
+		{
+			ping = true;
+			l->ping_sent = true;
+		}
+	}
+	ppa_feedback_send(l->feedback, ping ? PPA_FEEDBACK_FORCED : PPA_FEEDBACK_NOW,
+					  is_busy(l), ping);
+	if (!IsTransactionState())
+		pgstat_report_stat(true);
+}
+
+/* All that could be read has been applied, and the stream is idle: wait. */
+static void
+wait_for_input(PpaLeader *l)
+{
+	bool		unflushed = ppa_feedback_has_unflushed(l->feedback);
+	int			events;
+
+	if (unflushed && l->sync_standby)
+	{
+		ppa_feedback_flush(l->feedback);
+		unflushed = false;
+	}
+	ppa_feedback_send(l->feedback, PPA_FEEDBACK_NOW, is_busy(l), false);
+	if (!is_busy(l))
+	{
+		boundary(l, ppa_feedback_received_lsn(l->feedback));
+		ppa_report_applied(l->slot, ppa_feedback_received_lsn(l->feedback));
+	}
+	if (!l->direct)
+		report_pending(l);
+
+	events = ppa_stream_wait(&l->stream, unflushed ? FLUSH_AFTER_MS : IDLE_WAIT_MS);
+	if (!l->direct)
+		reload_configuration();
+	if (!(events & WL_TIMEOUT))
+		return;
+	if (unflushed)
+		ppa_feedback_flush(l->feedback);
+	check_silence(l);
+}
+
+/* The input has run dry. */
+static void
+handle_dry(PpaLeader *l)
+{
+	if (l->batch->nmembers > 0)
+	{
+		/* costs no latency: meanwhile more may arrive */
+		apply_batch(l);
+		if (!l->sync_standby)
+			return;
+	}
+	if (!l->sync_standby && ppa_stream_is_flowing(&l->stream))
+	{
+		ppa_feedback_send(l->feedback, PPA_FEEDBACK_RELAXED, is_busy(l), false);
+		ppa_stream_nap(&l->stream);
+		return;
+	}
+	wait_for_input(l);
+}
+
+static void
+run(PpaLeader *l)
+{
+	for (;;)
+	{
+		char	   *buf;
+		int			len;
+
+		CHECK_FOR_INTERRUPTS();
+		len = ppa_stream_receive(&l->stream, &buf);
+		if (len > 0)
+			handle_frame(l, buf, len);
+		else if (len == 0)
+			handle_dry(l);
+		else
+		{
+			ereport(LOG,
+					(errmsg("data stream from publisher has ended")));
+			apply_batch(l);
+			ppa_feedback_send(l->feedback, PPA_FEEDBACK_NOW, is_busy(l), false);
+			ppa_stream_end(&l->stream);
+			return;
+		}
+	}
+}
+
+/* ---------- start and end ---------- */
+
+static PpaLeader *
+make_leader(const WalReceiverFunctionsType *transport, WalReceiverConn *conn, bool sync_standby)
+{
+	static PpaWorkerHooks hooks = {.applied = applied_hook,.tick = tick_hook};
+	MemoryContext cxt = AllocSetContextCreate(ApplyContext, "pg_parallel_apply leader",
+											  ALLOCSET_DEFAULT_SIZES);
+	PpaLeader  *l = MemoryContextAllocZero(cxt, sizeof(PpaLeader));
+
+	l->cxt = cxt;
+	l->stream.transport = transport;
+	l->stream.conn = conn;
+	l->stream.socket = PGINVALID_SOCKET;
+	l->sync_standby = sync_standby;
+	l->last_active = GetCurrentTimestamp();
+	l->last_end = replorigin_session_get_progress(false);
+
+	l->slot = ppa_report_claim(MySubscription->oid, MySubscription->dbid, MySubscription->name,
+							   PPA_SUB_STARTING);
+	if (l->slot != NULL)
+	{
+		pg_atomic_write_u64(&l->slot->received_lsn, l->last_end);
+		pg_atomic_write_u64(&l->slot->applied_lsn, l->last_end);
+	}
+	l->feedback = ppa_feedback_create(cxt, &l->stream);
+	ppa_feedback_received(l->feedback, l->last_end);
+	l->batch = ppa_batch_create(cxt);
+	ppa_origin_adopt();
+	hooks.arg = l;
+	l->worker = ppa_worker_create(cxt, l->slot, &hooks);
+	snprintf(ppa_errctx.origin_name, sizeof(ppa_errctx.origin_name), "pg_%u", MySubscription->oid);
+	return l;
+}
+
+/* In PG_CATCH: keep the error for the view; the server reports it. */
+static void
+note_error(PpaLeader *l)
+{
+	MemoryContext oldcxt = MemoryContextSwitchTo(l->cxt);
+	ErrorData  *edata = CopyErrorData();
+
+	ppa_report_error(l->slot, edata->message, edata->sqlerrcode);
+	FreeErrorData(edata);
+	MemoryContextSwitchTo(oldcxt);
+}
+
+void
+ppa_leader_main(const WalReceiverFunctionsType *transport, WalReceiverConn *conn,
+				bool sync_standby)
+{
+	ErrorContextCallback errcallback = {.callback = ppa_errctx_callback};
+
+	leader = make_leader(transport, conn, sync_standby);
+	errcallback.previous = error_context_stack;
+	error_context_stack = &errcallback;
+	ppa_subscription_watch();
+	start_timer();
+	pgstat_report_activity(STATE_IDLE, NULL);
+	MemoryContextSwitchTo(leader->cxt);
+
+	PG_TRY();
+	{
+		run(leader);
+	}
+	PG_CATCH();
+	{
+		/* the server commits while it handles the error */
+		ppa_origin_drop();
+		note_error(leader);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	proc_exit(0);
+}

@@ -1,0 +1,439 @@
+/*-------------------------------------------------------------------------
+ *
+ * server_localrel.c
+ *	  A local table as the target of a relation of the publisher.
+ *
+ * Runs in:	the process that applies changes.
+ * Memory:	the hash entries live as long as the process; what is derived from
+ *			the catalogs lives in one context per entry.
+ * Locks:	none but those that the caller asks for.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/sysattr.h"
+#include "access/table.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_trigger.h"
+#include "commands/trigger.h"
+#include "executor/executor.h"
+#include "nodes/makefuncs.h"
+#include "optimizer/optimizer.h"
+#include "rewrite/rewriteHandler.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "server/server_localrel.h"
+
+struct PpaLocalRels
+{
+	MemoryContext cxt;
+	HTAB	   *rels;			/* of PpaLocalRel */
+	HTAB	   *roots;			/* of RootEntry */
+};
+
+/* Which local relation is the target of a remote one. */
+typedef struct RootEntry
+{
+	uint32		remote_relid;	/* hash key */
+	Oid			reloid;
+} RootEntry;
+
+uint32		ppa_sync_generation = 1;
+
+/* For the relcache callback, which can be registered only once per process. */
+static PpaLocalRels *process_rels = NULL;
+
+static void
+invalidate_all(PpaLocalRels *rels, bool (*wanted) (PpaLocalRel *lrel, Oid oid), Oid oid)
+{
+	HASH_SEQ_STATUS status;
+	PpaLocalRel *lrel;
+
+	hash_seq_init(&status, rels->rels);
+	while ((lrel = hash_seq_search(&status)) != NULL)
+	{
+		if (wanted == NULL || wanted(lrel, oid))
+			lrel->valid = false;
+	}
+}
+
+static bool
+has_local_oid(PpaLocalRel *lrel, Oid oid)
+{
+	return lrel->reloid == oid;
+}
+
+static bool
+has_remote_relid(PpaLocalRel *lrel, Oid oid)
+{
+	return lrel->remote_relid == oid;
+}
+
+static void
+relcache_callback(Datum arg, Oid reloid)
+{
+	invalidate_all(process_rels, OidIsValid(reloid) ? has_local_oid : NULL, reloid);
+}
+
+static void
+subscription_rel_callback(Datum arg, int cacheid, uint32 hashvalue)
+{
+	/* skips 0, which means "not READY" */
+	if (++ppa_sync_generation == 0)
+		ppa_sync_generation = 1;
+}
+
+PpaLocalRels *
+ppa_localrels_create(MemoryContext parent)
+{
+	MemoryContext cxt = AllocSetContextCreate(parent, "pg_parallel_apply local relations",
+											  ALLOCSET_DEFAULT_SIZES);
+	PpaLocalRels *rels = MemoryContextAllocZero(cxt, sizeof(PpaLocalRels));
+	HASHCTL		rels_ctl = {.keysize = offsetof(PpaLocalRel, valid),
+		.entrysize = sizeof(PpaLocalRel),.hcxt = cxt};
+	HASHCTL		roots_ctl = {.keysize = sizeof(uint32),.entrysize = sizeof(RootEntry),.hcxt = cxt};
+
+	Assert(process_rels == NULL);
+	rels->cxt = cxt;
+	rels->rels = hash_create("pg_parallel_apply local relations", 128, &rels_ctl,
+							 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	rels->roots = hash_create("pg_parallel_apply targets", 128, &roots_ctl,
+							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	process_rels = rels;
+	CacheRegisterRelcacheCallback(relcache_callback, (Datum) 0);
+	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, subscription_rel_callback, (Datum) 0);
+	return rels;
+}
+
+static PpaLocalRel *
+find_or_enter(PpaLocalRels *rels, uint32 remote_relid, Oid reloid)
+{
+	PpaLocalRel key = {.remote_relid = remote_relid,.reloid = reloid};
+	PpaLocalRel *lrel;
+	bool		found;
+
+	lrel = hash_search(rels->rels, &key, HASH_ENTER, &found);
+	if (!found)
+	{
+		memset((char *) lrel + offsetof(PpaLocalRel, valid), 0,
+			   sizeof(PpaLocalRel) - offsetof(PpaLocalRel, valid));
+		lrel->cxt = AllocSetContextCreate(rels->cxt, "pg_parallel_apply local relation",
+										  ALLOCSET_SMALL_SIZES);
+	}
+	return lrel;
+}
+
+/* Map local columns to remote ones; complain of remote columns without a home. */
+static void
+map_columns(PpaLocalRel *lrel, Relation rel)
+{
+	const PpaRemoteRel *remote = lrel->remote;
+	TupleDesc	desc = RelationGetDescr(rel);
+	Bitmapset  *missing = bms_add_range(NULL, 0, remote->natts - 1);
+
+	lrel->natts = desc->natts;
+	lrel->column = MemoryContextAlloc(lrel->cxt, sizeof(int) * desc->natts);
+	lrel->input = MemoryContextAllocZero(lrel->cxt, sizeof(PpaColumnInput) * desc->natts);
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		lrel->column[i] = -1;
+		lrel->input[i].type = att->atttypid;
+		lrel->input[i].typmod = att->atttypmod;
+		if (att->attisdropped || att->attgenerated)
+			continue;
+		for (int j = 0; j < remote->natts; j++)
+		{
+			if (strcmp(remote->attnames[j], NameStr(att->attname)) == 0)
+			{
+				lrel->column[i] = j;
+				missing = bms_del_member(missing, j);
+				break;
+			}
+		}
+		if (lrel->column[i] < 0)
+			lrel->has_missing = true;
+	}
+
+	if (!bms_is_empty(missing))
+	{
+		StringInfoData names;
+		int			count = 0;
+		int			j = -1;
+
+		initStringInfo(&names);
+		while ((j = bms_next_member(missing, j)) >= 0)
+			appendStringInfo(&names, count++ == 0 ? _("\"%s\"") : _(", \"%s\""),
+							 remote->attnames[j]);
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg_plural("logical replication target relation \"%s.%s\" is missing replicated column: %s",
+							   "logical replication target relation \"%s.%s\" is missing replicated columns: %s",
+							   count, remote->nspname, remote->relname, names.data)));
+	}
+}
+
+/*
+ * The subscriber's replica identity may have fewer columns than the
+ * publisher's, as that still identifies one row; more would not do.  INSERTs
+ * need none: whoever updates or deletes complains.
+ */
+static void
+find_identity(PpaLocalRel *lrel, Relation rel)
+{
+	const PpaRemoteRel *remote = lrel->remote;
+	Bitmapset  *keys = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_IDENTITY_KEY);
+	int			i = -1;
+
+	lrel->identity_index = RelationGetReplicaIndex(rel);
+	if (!OidIsValid(lrel->identity_index))
+		lrel->identity_index = RelationGetPrimaryKeyIndex(rel);
+
+	lrel->updatable = true;
+	if (keys == NULL)
+	{
+		keys = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_PRIMARY_KEY);
+		if (keys == NULL && remote->replident != REPLICA_IDENTITY_FULL)
+			lrel->updatable = false;
+	}
+	while ((i = bms_next_member(keys, i)) >= 0)
+	{
+		AttrNumber	attno = i + FirstLowInvalidHeapAttributeNumber;
+		int			column;
+
+		if (!AttrNumberIsForUserDefinedAttr(attno))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("logical replication target relation \"%s.%s\" uses "
+							"system columns in REPLICA IDENTITY index",
+							remote->nspname, remote->relname)));
+		column = lrel->column[AttrNumberGetAttrOffset(attno)];
+		if (column < 0 || !bms_is_member(column, remote->keys))
+		{
+			lrel->updatable = false;
+			break;
+		}
+	}
+}
+
+/* Does a trigger fire in this session? */
+static bool
+trigger_fires(const Trigger *trigger)
+{
+	switch (trigger->tgenabled)
+	{
+		case TRIGGER_FIRES_ALWAYS:
+			return true;
+		case TRIGGER_FIRES_ON_REPLICA:
+			return SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA;
+		case TRIGGER_FIRES_ON_ORIGIN:
+			return SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA;
+		default:
+			return false;
+	}
+}
+
+static void
+find_triggers(PpaLocalRel *lrel, Relation rel)
+{
+	PpaFiring  *firing = &lrel->firing;
+
+	memset(firing, 0, sizeof(*firing));
+	for (int i = 0; rel->trigdesc != NULL && i < rel->trigdesc->numtriggers; i++)
+	{
+		const Trigger *trigger = &rel->trigdesc->triggers[i];
+		int16		type = trigger->tgtype;
+
+		if (!trigger_fires(trigger))
+			continue;
+		if (TRIGGER_FOR_TRUNCATE(type))
+			firing->truncate = true;
+		if (!TRIGGER_FOR_ROW(type))
+			continue;
+		if (TRIGGER_FOR_INSERT(type))
+			firing->insert = true;
+		if (TRIGGER_FOR_UPDATE(type))
+		{
+			firing->update = true;
+			if (TRIGGER_FOR_BEFORE(type))
+				firing->before_update = true;
+		}
+		if (TRIGGER_FOR_DELETE(type))
+		{
+			firing->delete = true;
+			if (TRIGGER_FOR_BEFORE(type))
+				firing->before_delete = true;
+		}
+	}
+}
+
+/* Is any default, CHECK or domain evaluated here that could look at other rows? */
+static bool
+has_mutable_expressions(PpaLocalRel *lrel, Relation rel)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	for (int i = 0; desc->constr != NULL && i < desc->constr->num_check; i++)
+	{
+		if (contain_mutable_functions(stringToNode(desc->constr->check[i].ccbin)))
+			return true;
+	}
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (att->attisdropped)
+			continue;
+		if (get_typtype(att->atttypid) == TYPTYPE_DOMAIN)
+			return true;
+		if (lrel->column[i] < 0 && !att->attgenerated && (att->atthasdef || att->attidentity))
+		{
+			Node	   *expr = build_column_default(rel, i + 1);
+
+			if (expr != NULL && contain_volatile_functions_not_nextval(expr))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Build all that is derived from the catalogs.  The relation is locked. */
+static void
+build(PpaLocalRel *lrel, const PpaRemoteRel *remote, Relation rel)
+{
+	MemoryContext oldcxt;
+
+	/*
+	 * Invalidations that arrive while we read the catalogs may mark the entry
+	 * again, so it becomes valid first: the mark then stays.
+	 */
+	MemoryContextReset(lrel->cxt);
+	memset(&lrel->remote, 0, sizeof(PpaLocalRel) - offsetof(PpaLocalRel, remote));
+	lrel->valid = true;
+	PG_TRY();
+	{
+		lrel->remote = remote;
+		lrel->partitioned = (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE);
+		map_columns(lrel, rel);
+		find_identity(lrel, rel);
+		find_triggers(lrel, rel);
+		lrel->has_generated = rel->rd_att->constr != NULL &&
+			rel->rd_att->constr->has_generated_stored;
+		lrel->solo = lrel->firing.insert || lrel->firing.update || lrel->firing.delete;
+		lrel->plain = !lrel->solo && !has_mutable_expressions(lrel, rel);
+
+		oldcxt = MemoryContextSwitchTo(lrel->cxt);
+		lrel->desc = CreateTupleDescCopy(RelationGetDescr(rel));
+		lrel->search_slot = MakeSingleTupleTableSlot(lrel->desc, &TTSOpsVirtual);
+		lrel->new_slot = MakeSingleTupleTableSlot(lrel->desc, &TTSOpsVirtual);
+		MemoryContextSwitchTo(oldcxt);
+	}
+	PG_CATCH();
+	{
+		lrel->valid = false;
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
+PpaLocalRel *
+ppa_localrel_peek(PpaLocalRels *rels, uint32 remote_relid)
+{
+	RootEntry  *root = hash_search(rels->roots, &remote_relid, HASH_FIND, NULL);
+	PpaLocalRel key = {.remote_relid = remote_relid};
+	PpaLocalRel *lrel;
+
+	if (root == NULL)
+		return NULL;
+	key.reloid = root->reloid;
+	lrel = hash_search(rels->rels, &key, HASH_FIND, NULL);
+	return lrel != NULL && lrel->valid ? lrel : NULL;
+}
+
+PpaLocalRel *
+ppa_localrel_open(PpaLocalRels *rels, const PpaRemoteRel *remote, int lockmode, Relation *rel)
+{
+	PpaLocalRel *lrel = ppa_localrel_peek(rels, remote->relid);
+	RootEntry  *root;
+	Oid			reloid;
+	bool		found;
+
+	/* Taking the lock accepts invalidations, which may concern this entry. */
+	if (lrel != NULL)
+	{
+		*rel = try_table_open(lrel->reloid, lockmode);
+		if (*rel != NULL && lrel->valid)
+			return lrel;
+		if (*rel != NULL)
+			table_close(*rel, lockmode);
+	}
+
+	reloid = RangeVarGetRelid(makeRangeVar(remote->nspname, remote->relname, -1), lockmode, true);
+	if (!OidIsValid(reloid))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("logical replication target relation \"%s.%s\" does not exist",
+						remote->nspname, remote->relname)));
+	*rel = table_open(reloid, NoLock);
+	CheckSubscriptionRelkind((*rel)->rd_rel->relkind, remote->nspname, remote->relname);
+
+	root = hash_search(rels->roots, &remote->relid, HASH_ENTER, &found);
+	root->reloid = reloid;
+	lrel = find_or_enter(rels, remote->relid, reloid);
+	if (!lrel->valid)
+		build(lrel, remote, *rel);
+	return lrel;
+}
+
+PpaLocalRel *
+ppa_localrel_leaf(PpaLocalRels *rels, const PpaRemoteRel *remote, Relation leaf)
+{
+	PpaLocalRel *lrel = find_or_enter(rels, remote->relid, RelationGetRelid(leaf));
+
+	if (!lrel->valid)
+		build(lrel, remote, leaf);
+	return lrel;
+}
+
+void
+ppa_localrels_forget(PpaLocalRels *rels, uint32 remote_relid)
+{
+	invalidate_all(rels, has_remote_relid, remote_relid);
+}
+
+void
+ppa_localrels_forget_all(PpaLocalRels *rels)
+{
+	invalidate_all(rels, NULL, InvalidOid);
+}
+
+TupleTableSlot *
+ppa_localrel_batch_slot(PpaLocalRel *lrel, int i)
+{
+	MemoryContext oldcxt = MemoryContextSwitchTo(lrel->cxt);
+
+	Assert(i <= lrel->nbatch_slots);
+	if (i == lrel->nbatch_slots)
+	{
+		/* double: a relation that gets few rows at a time needs few slots */
+		int			capacity = i == 0 ? 16 : i * 2;
+
+		if (i == 0)
+			lrel->batch_slots = palloc(sizeof(TupleTableSlot *) * capacity);
+		else
+			lrel->batch_slots = repalloc(lrel->batch_slots, sizeof(TupleTableSlot *) * capacity);
+		for (int j = i; j < capacity; j++)
+			lrel->batch_slots[j] = MakeSingleTupleTableSlot(lrel->desc, &TTSOpsVirtual);
+		lrel->nbatch_slots = capacity;
+	}
+	MemoryContextSwitchTo(oldcxt);
+	return lrel->batch_slots[i];
+}

@@ -1,0 +1,41 @@
+/*-------------------------------------------------------------------------
+ *
+ * server_subscription.h
+ *	  The subscription that this process works for.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PPA_SERVER_SUBSCRIPTION_H
+#define PPA_SERVER_SUBSCRIPTION_H
+
+#include "postgres.h"
+
+#include "access/xlogdefs.h"
+
+/*
+ * Why the subscription of this leader apply worker is to be left to the
+ * built-in loop; NULL if it is ours.  "" if it is simply not listed.  Reads no
+ * catalog but the name of the database, for which it starts a transaction.
+ */
+extern const char *ppa_subscription_left_why(void);
+
+/*
+ * Watch the subscription; once per process.  It counts as changed until it is
+ * read again: an ALTER may have come between the server's reading and now.
+ */
+extern void ppa_subscription_watch(void);
+
+/*
+ * Read the subscription again if it has changed, inside or outside of a
+ * transaction.  Exits the process as the built-in worker does: when the
+ * subscription is gone or disabled, or a parameter of the connection changed.
+ */
+extern void ppa_subscription_reread(void);
+
+/*
+ * A transaction that is not empty is about to commit: clear the LSN of ALTER
+ * SUBSCRIPTION ... SKIP, with a WARNING if it names another transaction.
+ */
+extern void ppa_subscription_clear_skip(XLogRecPtr finish_lsn);
+
+#endif							/* PPA_SERVER_SUBSCRIPTION_H */
