@@ -267,7 +267,8 @@ ppa_wait_until_applied(PG_FUNCTION_ARGS)
 	if (slot == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("subscription \"%s\" has not been applied since the server started", subname),
+				 errmsg("subscription \"%s\" has not been applied since the server started",
+						subname),
 				 errhint("Check that it is enabled.")));
 	if (pg_atomic_read_u32(&slot->state) == PPA_SUB_PASSED_THROUGH)
 		ereport(ERROR,

@@ -60,7 +60,7 @@ read_change(PpaWorker *w, const char *message, int len)
 }
 
 static void
-apply_by_type(PpaWorker *w, PpaTarget *target)
+change_by_type(PpaWorker *w, PpaTarget *target)
 {
 	switch (w->change->type)
 	{
@@ -77,7 +77,7 @@ apply_by_type(PpaWorker *w, PpaTarget *target)
 }
 
 static void
-apply_change(PpaWorker *w, const char *message, int len)
+do_change(PpaWorker *w, const char *message, int len)
 {
 	PpaTarget  *target;
 	PpaLocalRel *lrel;
@@ -113,7 +113,7 @@ apply_change(PpaWorker *w, const char *message, int len)
 	queues_events = lrel->solo || lrel->partitioned;
 	if (queues_events)
 		AfterTriggerBeginQuery();
-	apply_by_type(w, target);
+	change_by_type(w, target);
 	if (queues_events)
 		AfterTriggerEndQuery(target->estate);
 	ResetPerTupleExprContext(target->estate);
@@ -127,7 +127,7 @@ apply_change(PpaWorker *w, const char *message, int len)
 }
 
 static void
-apply_truncate(PpaWorker *w, const char *message, int len)
+do_truncate(PpaWorker *w, const char *message, int len)
 {
 	PpaTruncate truncate;
 	PpaWireError err;
@@ -144,7 +144,7 @@ apply_truncate(PpaWorker *w, const char *message, int len)
 }
 
 static void
-apply_relation(PpaWorker *w, const char *message, int len)
+do_relation(PpaWorker *w, const char *message, int len)
 {
 	PpaRelationMessage relation;
 	PpaWireError err;
@@ -201,14 +201,14 @@ ppa_apply_message(PpaWorker *w, const char *message, int len)
 		case PPA_MSG_UPDATE:
 		case PPA_MSG_DELETE:
 			if (!w->skipping)
-				apply_change(w, message, len);
+				do_change(w, message, len);
 			break;
 		case PPA_MSG_TRUNCATE:
 			if (!w->skipping)
-				apply_truncate(w, message, len);
+				do_truncate(w, message, len);
 			break;
 		case PPA_MSG_RELATION:
-			apply_relation(w, message, len);
+			do_relation(w, message, len);
 			break;
 		case PPA_MSG_TYPE:
 			check_type(message, len);

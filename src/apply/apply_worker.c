@@ -172,7 +172,7 @@ learn_member(PpaWorker *w, const PpaBatch *batch, const PpaMember *member)
 }
 
 static void
-apply_member(PpaWorker *w, const PpaBatch *batch, const PpaMember *member)
+run_member(PpaWorker *w, const PpaBatch *batch, const PpaMember *member)
 {
 	const char *message;
 	int			len;
@@ -191,7 +191,7 @@ apply_member(PpaWorker *w, const PpaBatch *batch, const PpaMember *member)
  * every commit.
  */
 static void
-apply_members(PpaWorker *w, const PpaBatch *batch, volatile int *done, int end)
+run_members(PpaWorker *w, const PpaBatch *batch, volatile int *done, int end)
 {
 	PpaGroup	group = {0};
 
@@ -208,7 +208,7 @@ apply_members(PpaWorker *w, const PpaBatch *batch, volatile int *done, int end)
 			group = (PpaGroup) {0};
 		}
 		w->members_before = group.transactions;
-		apply_member(w, batch, member);
+		run_member(w, batch, member);
 		facts.solo |= w->solo;
 		ppa_group_add(&rules, &group, &facts);
 		w->members_before = group.transactions;
@@ -264,7 +264,7 @@ ppa_worker_apply_batch(PpaWorker *w, const PpaBatch *batch)
 
 	PG_TRY();
 	{
-		apply_members(w, batch, &done, batch->nmembers);
+		run_members(w, batch, &done, batch->nmembers);
 	}
 	PG_CATCH();
 	{
@@ -279,7 +279,7 @@ ppa_worker_apply_batch(PpaWorker *w, const PpaBatch *batch)
 		return;
 	w->row_by_row = true;
 	while (done < batch->nmembers)
-		apply_members(w, batch, &done, done + 1);
+		run_members(w, batch, &done, done + 1);
 	w->row_by_row = false;
 }
 

@@ -197,7 +197,7 @@ finish_applying(PpaLeader *l)
 
 /* Apply the complete transactions of the batch, if any. */
 static void
-apply_batch(PpaLeader *l)
+run_batch(PpaLeader *l)
 {
 	if (l->batch->nmembers == 0)
 		return;
@@ -218,7 +218,7 @@ start_direct(PpaLeader *l)
 	int			len;
 	int			end;
 
-	apply_batch(l);
+	run_batch(l);
 	pgstat_report_activity(STATE_RUNNING, NULL);
 	set_state(l, PPA_SUB_APPLYING);
 	l->direct = true;
@@ -285,7 +285,7 @@ handle_commit(PpaLeader *l, const char *message, size_t len)
 	}
 	else if (batch->nmembers >= ppa_guc_group_transactions ||
 			 batch->bytes.len >= ppa_guc_group_bytes * 1024)
-		apply_batch(l);
+		run_batch(l);
 }
 
 static void
@@ -411,7 +411,7 @@ note_received(PpaLeader *l, XLogRecPtr lsn, TimestampTz send_time, bool keepaliv
 static void
 answer_request(PpaLeader *l)
 {
-	apply_batch(l);
+	run_batch(l);
 	ppa_feedback_flush(l->feedback);
 	ppa_feedback_send(l->feedback, PPA_FEEDBACK_FORCED, is_busy(l), false);
 }
@@ -506,7 +506,7 @@ handle_dry(PpaLeader *l)
 	if (l->batch->nmembers > 0)
 	{
 		/* costs no latency: meanwhile more may arrive */
-		apply_batch(l);
+		run_batch(l);
 		if (!l->sync_standby)
 			return;
 	}
@@ -537,7 +537,7 @@ run(PpaLeader *l)
 		{
 			ereport(LOG,
 					(errmsg("data stream from publisher has ended")));
-			apply_batch(l);
+			run_batch(l);
 			ppa_feedback_send(l->feedback, PPA_FEEDBACK_NOW, is_busy(l), false);
 			ppa_stream_end(&l->stream);
 			return;

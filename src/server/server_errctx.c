@@ -40,23 +40,30 @@ ppa_errctx_callback(void *arg)
 	if (ctx->rel == NULL)
 	{
 		if (!TransactionIdIsValid(ctx->xid))
-			errcontext("processing remote data for replication origin \"%s\" during message type \"%s\"",
+			errcontext("processing remote data for replication origin \"%s\" "
+					   "during message type \"%s\"",
 					   ctx->origin_name, message);
 		else if (XLogRecPtrIsInvalid(ctx->finish_lsn))
-			errcontext("processing remote data for replication origin \"%s\" during message type \"%s\" in transaction %u",
+			errcontext("processing remote data for replication origin \"%s\" "
+					   "during message type \"%s\" in transaction %u",
 					   ctx->origin_name, message, ctx->xid);
 		else
-			errcontext("processing remote data for replication origin \"%s\" during message type \"%s\" in transaction %u, finished at " PPA_LSN_FMT,
+			errcontext("processing remote data for replication origin \"%s\" "
+					   "during message type \"%s\" in transaction %u, finished at " PPA_LSN_FMT,
 					   ctx->origin_name, message, ctx->xid,
 					   LSN_FORMAT_ARGS(ctx->finish_lsn));
 	}
 	else if (ctx->column < 0)
-		errcontext("processing remote data for replication origin \"%s\" during message type \"%s\" for replication target relation \"%s.%s\" in transaction %u, finished at " PPA_LSN_FMT,
+		errcontext("processing remote data for replication origin \"%s\" "
+				   "during message type \"%s\" for replication target relation \"%s.%s\" "
+				   "in transaction %u, finished at " PPA_LSN_FMT,
 				   ctx->origin_name, message,
 				   ctx->rel->nspname, ctx->rel->relname,
 				   ctx->xid, LSN_FORMAT_ARGS(ctx->finish_lsn));
 	else
-		errcontext("processing remote data for replication origin \"%s\" during message type \"%s\" for replication target relation \"%s.%s\" column \"%s\" in transaction %u, finished at " PPA_LSN_FMT,
+		errcontext("processing remote data for replication origin \"%s\" "
+				   "during message type \"%s\" for replication target relation \"%s.%s\" "
+				   "column \"%s\" in transaction %u, finished at " PPA_LSN_FMT,
 				   ctx->origin_name, message,
 				   ctx->rel->nspname, ctx->rel->relname,
 				   ctx->rel->attnames[ctx->column],

@@ -57,7 +57,7 @@ typedef struct PpaLocalRel
 	bool		valid;
 	MemoryContext cxt;			/* of all below; reset when built anew */
 	const PpaRemoteRel *remote;
-	uint32		ready_at;		/* ppa_sync_generation at which its table was READY; 0: it was not */
+	uint32		ready_at;		/* ppa_sync_generation at which it was READY, or 0 */
 
 	int			natts;
 	int		   *column;			/* local column, from 0, to remote column or -1 */
