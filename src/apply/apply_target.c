@@ -329,7 +329,8 @@ ppa_target_check_updatable(const PpaTarget *target)
 {
 	const PpaRemoteRel *remote = target->lrel->remote;
 
-	if (likely(target->lrel->updatable))
+	/* of a partitioned table, only the leaf that has the row matters */
+	if (likely(target->lrel->updatable) || target->lrel->partitioned)
 		return;
 	if (OidIsValid(target->lrel->identity_index))
 		ereport(ERROR,

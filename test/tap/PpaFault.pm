@@ -1,0 +1,396 @@
+# PpaFault.pm: what the fault and concurrency tests (030-059) share beyond PpaTest: a load that shows every lost or
+# doubled transaction, random moments, waiting for blocked processes, and the check that no server crashed.
+#
+#   fault_seed()                     seeds the random generator from SEED, or anew; prints how to repeat the run
+#   fault_pause($min, $max)          a random moment: sleeps between $min and $max seconds. Never used to wait for a result
+#   fault_schema($pub, $sub)         the tables that the load writes, on both nodes
+#   fault_load_start($pub, %opt)     pgbench clients on these tables -> handle. clients => 4, scripts => [[SQL, weight], ...]
+#                                    to run something else, db, rate => transactions per second, options => PGOPTIONS
+#   fault_load_resume($load)         starts it again if it has ended (the server was down)
+#   fault_load_stop($load, %opt)     ends it, waits until its sessions have gone. ended => 1: the server was stopped under it
+#   fault_equal($pub, $sub, $what)   TAP: the tables of fault_schema are equal, no transaction is applied twice
+#   fault_origin($sub, $name)        position of the subscription's replication origin ('0/0' at first)
+#   fault_progress($sub, $name, $from)  waits until that position has left $from (default: the one of now)
+#   fault_walsender($pub, $name)     pid of the walsender of the subscription (waits for one)
+#   fault_replaced($sub, $name, $pid)   waits for an apply worker with another pid -> its pid
+#   fault_blocked($node, $pid, $by)  waits until $pid waits for a lock (held by $by, if given)
+#   fault_no_crash(@nodes)           TAP: no process crashed, no server re-initialised, no assertion failed
+#   fault_missing($sub, $name)       missing_rows of our view (undef when the built-in worker is tested)
+#   fault_session($node, $db)        background psql session -> (session, pid of its backend)
+#   fault_moved_rows($pub, $sub, %opt)  the scenario of 033, 034 and 036, see there
+#   fault_env($name, $default)       a number from the environment
+package PpaFault;
+
+use strict;
+use warnings;
+use Carp qw(croak);
+use Exporter 'import';
+use POSIX ();
+use PpaTest;
+use PostgreSQL::Test::Utils ();
+use Test::More;
+use Time::HiRes qw(time usleep);
+
+our @EXPORT = qw(
+  fault_seed fault_pause fault_schema fault_load_start fault_load_resume fault_load_stop fault_equal fault_origin
+  fault_progress fault_walsender fault_replaced fault_blocked fault_no_crash fault_missing fault_env
+  fault_session fault_moved_rows
+);
+
+my %running;    # pgbench pids that must not outlive a test that dies
+my $load_count = 0;
+
+sub fault_env
+{
+	my ($name, $default) = @_;
+	my $value = $ENV{$name};
+	return $default unless defined $value && $value ne '';
+	croak "$name=$value is not a whole number" unless $value =~ /^\d+$/;
+	return $value;
+}
+
+sub fault_seed
+{
+	my $seed = fault_env('SEED', (time() * 1000 + $$) % 1_000_000_000);
+	srand($seed);
+	diag "random seed: repeat with SEED=$seed";
+	return $seed;
+}
+
+sub fault_pause
+{
+	my ($min, $max) = @_;
+	usleep(int(1_000_000 * ($min + rand($max - $min))));
+	return;
+}
+
+# fault_log has no key: a transaction applied twice leaves its rows twice, a lost one none. fault_count shows updates in
+# the wrong order, fault_move rows that come and go.
+sub fault_schema
+{
+	my ($pub, $sub) = @_;
+	ppa_both($pub, $sub, <<'SQL');
+CREATE TABLE fault_log (xid bigint, client int, n int);
+CREATE TABLE fault_count (id int PRIMARY KEY, version bigint);
+CREATE TABLE fault_move (id int PRIMARY KEY, version bigint);
+SQL
+	$pub->safe_psql('postgres', 'INSERT INTO fault_count SELECT g, 0 FROM generate_series(1, 500) g');
+	return;
+}
+
+my @default_scripts = (
+	[ <<'SQL', 100 ],
+\set id random(1, 500)
+\set rows random(1, 3)
+BEGIN;
+INSERT INTO fault_log SELECT txid_current(), :client_id, g FROM generate_series(1, :rows) g;
+UPDATE fault_count SET version = version + 1 WHERE id = :id;
+COMMIT;
+SQL
+	[ <<'SQL', 30 ],
+\set id random(1, 2000)
+INSERT INTO fault_move VALUES (:id, 1) ON CONFLICT (id) DO UPDATE SET version = fault_move.version + 1;
+SQL
+	[ <<'SQL', 20 ],
+\set id random(1, 2000)
+DELETE FROM fault_move WHERE id = :id;
+SQL
+	[ <<'SQL', 1 ],
+INSERT INTO fault_log SELECT txid_current(), :client_id, g FROM generate_series(1, 2000) g;
+SQL
+);
+
+sub launch_load
+{
+	my ($load) = @_;
+	my $pid = fork() // croak "could not fork: $!";
+	if ($pid == 0)
+	{
+		open(STDIN, '<', '/dev/null');
+		open(STDOUT, '>>', $load->{output});
+		open(STDERR, '>&', \*STDOUT);
+		$ENV{PGAPPNAME} = $load->{name};
+		$ENV{PGOPTIONS} = $load->{options} if defined $load->{options};
+		exec @{ $load->{cmd} } or POSIX::_exit(127);
+	}
+	$load->{pid} = $pid;
+	$running{$pid} = 1;
+	return;
+}
+
+sub fault_load_start
+{
+	my ($node, %opt) = @_;
+	my $name = 'fault_load_' . ++$load_count;
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+	my @cmd = ('pgbench', '-n', '-c', $opt{clients} // 4, '-j', 1, '-T', 100_000);
+	push @cmd, "--random-seed=" . int(rand(1_000_000_000));
+	push @cmd, '-R', $opt{rate} if $opt{rate};
+	my $n = 0;
+	foreach my $script (@{ $opt{scripts} // \@default_scripts })
+	{
+		my $file = "$dir/script" . $n++;
+		PostgreSQL::Test::Utils::append_to_file($file, $script->[0]);
+		push @cmd, '-f', $file . '@' . ($script->[1] // 1);
+	}
+	my $db = $opt{db} // 'postgres';
+	my $load = {
+		node => $node, db => $db, name => $name, output => "$dir/output",
+		cmd => [ @cmd, $node->connstr($db) ], options => $opt{options}
+	};
+	launch_load($load);
+	return $load;
+}
+
+sub fault_load_resume
+{
+	my ($load) = @_;
+	return if waitpid($load->{pid}, POSIX::WNOHANG()) == 0;
+	delete $running{ $load->{pid} };
+	launch_load($load);
+	return;
+}
+
+sub fault_load_stop
+{
+	my ($load, %opt) = @_;
+	if (waitpid($load->{pid}, POSIX::WNOHANG()) == 0)
+	{
+		kill $_, $load->{pid} for qw(TERM CONT);
+		waitpid($load->{pid}, 0);
+	}
+	elsif (!$opt{ended})
+	{
+		delete $running{ $load->{pid} };
+		croak 'the load has ended by itself: ' . PostgreSQL::Test::Utils::slurp_file($load->{output});
+	}
+	delete $running{ $load->{pid} };
+	ppa_wait_for($load->{node}, "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = '$load->{name}'",
+		'the end of the sessions of the load', db => $load->{db});
+	return;
+}
+
+sub fault_equal
+{
+	my ($pub, $sub, $what) = @_;
+	ppa_same_table($pub, $sub, $_, "$what: $_ equal") for qw(fault_log fault_count fault_move);
+	is( $sub->safe_psql('postgres',
+			'SELECT count(*) FROM (SELECT 1 FROM fault_log GROUP BY xid, n HAVING count(*) > 1) d'),
+		0,
+		"$what: nothing applied twice");
+	return;
+}
+
+sub fault_origin
+{
+	my ($sub, $name) = @_;
+	$name //= 'sub';
+	return $sub->safe_psql('postgres', <<"SQL");
+SELECT coalesce(pg_replication_origin_progress('pg_' || oid, false), '0/0') FROM pg_subscription WHERE subname = '$name'
+SQL
+}
+
+sub fault_progress
+{
+	my ($sub, $name, $from) = @_;
+	$name //= 'sub';
+	$from //= fault_origin($sub, $name);
+	ppa_wait_for($sub, <<"SQL", 'progress of the replication origin');
+SELECT coalesce(pg_replication_origin_progress('pg_' || oid, false), '0/0') <> '$from'
+FROM pg_subscription WHERE subname = '$name'
+SQL
+	return;
+}
+
+sub fault_walsender
+{
+	my ($pub, $name) = @_;
+	$name //= 'sub';
+	my $from = "FROM pg_stat_replication WHERE application_name = '$name' AND state = 'streaming'";
+	ppa_wait_for($pub, "SELECT count(*) = 1 $from", 'a walsender');
+	return $pub->safe_psql('postgres', "SELECT pid $from");
+}
+
+sub fault_replaced
+{
+	my ($sub, $name, $pid) = @_;
+	$name //= 'sub';
+	ppa_wait_for($sub, <<"SQL", "a new apply worker after $pid");
+SELECT count(*) = 1 FROM pg_stat_subscription WHERE subname = '$name' AND relid IS NULL AND pid <> $pid
+SQL
+	return ppa_worker_pid($sub, $name);
+}
+
+sub fault_blocked
+{
+	my ($node, $pid, $by) = @_;
+	my $cond = defined $by ? "$by = ANY (pg_blocking_pids($pid))" : "cardinality(pg_blocking_pids($pid)) > 0";
+	ppa_wait_for($node, "SELECT $cond", "process $pid to wait for a lock");
+	return;
+}
+
+sub fault_no_crash
+{
+	my (@nodes) = @_;
+	foreach my $node (@nodes)
+	{
+		my @bad = grep { /terminated by signal|reinitializing|PANIC: |TRAP: / } split /\n/, ppa_log($node);
+		is(scalar @bad, 0, 'no crash on the ' . $node->name) or diag join("\n", @bad);
+	}
+	return;
+}
+
+sub fault_missing
+{
+	my ($sub, $name) = @_;
+	return if ppa_builtin();
+	return ppa_stat($sub, $name // 'sub', 'missing_rows');
+}
+
+sub fault_session
+{
+	my ($node, $db) = @_;
+	my $session = $node->background_psql($db // 'postgres');
+	return ($session, $session->query_safe('SELECT pg_backend_pid()'));
+}
+
+# Local sessions update a column that only the subscriber has while the publisher updates the same rows. That column is
+# indexed, so each local update moves the row to a place with a new entry in the primary key: a lookup that began before
+# may see neither the old nor the new version. Every local update is recorded in local_done by its own transaction.
+# Options: trigger => 1: BEFORE ROW triggers ENABLE ALWAYS on the subscriber, which count the updates and record the
+# deletes; seconds; local_options => PGOPTIONS of the local sessions.
+sub fault_moved_rows
+{
+	my ($pub, $sub, %opt) = @_;
+	fault_schema($pub, $sub);
+	$pub->safe_psql('postgres', <<'SQL');
+CREATE TABLE moved (id int PRIMARY KEY, version bigint DEFAULT 0);
+CREATE TABLE victim (id int PRIMARY KEY, version bigint DEFAULT 0);
+INSERT INTO moved SELECT g FROM generate_series(1, 200) g;
+CREATE TABLE once (id int PRIMARY KEY, version bigint DEFAULT 0);
+CREATE SEQUENCE once_id;
+INSERT INTO once SELECT g FROM generate_series(1, 60000) g;
+INSERT INTO victim SELECT g FROM generate_series(1, 50) g;
+SQL
+	$sub->safe_psql('postgres', <<'SQL');
+CREATE TABLE moved (id int PRIMARY KEY, version bigint, local_n bigint DEFAULT 0, trigger_n bigint DEFAULT 0);
+CREATE INDEX ON moved (local_n);
+CREATE TABLE once (LIKE moved INCLUDING ALL);
+CREATE INDEX ON fault_log (n);
+CREATE TABLE victim (id int PRIMARY KEY, version bigint, local_n bigint DEFAULT 0);
+CREATE INDEX ON victim (local_n);
+CREATE TABLE local_done (id int);
+SQL
+	if ($opt{trigger})
+	{
+		# victim_deleted on the publisher is filled by the clients themselves and is not published.
+		ppa_both($pub, $sub, 'CREATE TABLE victim_deleted (id int, version bigint)');
+		$sub->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION count_update() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN NEW.trigger_n := OLD.trigger_n + 1; RETURN NEW; END $$;
+CREATE FUNCTION record_delete() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN INSERT INTO public.victim_deleted VALUES (OLD.id, OLD.version); RETURN OLD; END $$;
+CREATE TRIGGER count_update BEFORE UPDATE ON moved FOR EACH ROW EXECUTE FUNCTION count_update();
+CREATE TRIGGER count_update BEFORE UPDATE ON once FOR EACH ROW EXECUTE FUNCTION count_update();
+CREATE TRIGGER record_delete BEFORE DELETE ON victim FOR EACH ROW EXECUTE FUNCTION record_delete();
+ALTER TABLE moved ENABLE ALWAYS TRIGGER count_update;
+ALTER TABLE once ENABLE ALWAYS TRIGGER count_update;
+ALTER TABLE victim ENABLE ALWAYS TRIGGER record_delete;
+SQL
+	}
+	ppa_subscribe($pub, $sub, tables => 'TABLE fault_log, fault_count, fault_move, moved, once, victim');
+
+	my $record = $opt{trigger} ? 'INSERT INTO victim_deleted SELECT id, version FROM d;' : 'SELECT 1 FROM d;';
+	# A later update of a row of moved repairs a lost one. Each row of once is updated once, in the order of its key, and
+	# the local sessions move the rows that come next.
+	my @remote = ([ <<'SQL', 3 ], [ <<'SQL', 3 ]);
+\set id random(1, 200)
+UPDATE moved SET version = version + 1 WHERE id = :id;
+SQL
+SELECT nextval('once_id') AS id \gset
+BEGIN;
+UPDATE once SET version = 1 WHERE id = :id;
+INSERT INTO fault_log SELECT txid_current(), :client_id, :id;
+COMMIT;
+SQL
+	my @local = ([ <<'SQL', 3 ], [ <<'SQL', 3 ]);
+\set id random(1, 200)
+WITH u AS (UPDATE moved SET local_n = local_n + 1 WHERE id = :id RETURNING id) INSERT INTO local_done SELECT id FROM u;
+SQL
+\set ahead random(1, 20)
+WITH u AS (UPDATE once SET local_n = local_n + 1
+	WHERE id = (SELECT coalesce(max(n), 0) FROM fault_log) + :ahead RETURNING id)
+INSERT INTO local_done SELECT -id FROM u;
+SQL
+
+	# A delete that finds no row makes the next insert of the key fail for ever. The built-in worker of 15 runs into
+	# that, see below.
+	unless (ppa_builtin())
+	{
+		push @remote, [ <<"SQL", 1 ], [ <<'SQL', 2 ];
+\\set id random(1, 50)
+WITH d AS (DELETE FROM victim WHERE id = :id RETURNING id, version) $record
+SQL
+\set id random(1, 50)
+INSERT INTO victim VALUES (:id, 1) ON CONFLICT (id) DO UPDATE SET version = victim.version + 1;
+SQL
+		push @local, [ <<'SQL', 2 ];
+\set id random(1, 50)
+UPDATE victim SET local_n = local_n + 1 WHERE id = :id;
+SQL
+	}
+	my @loads = (
+		fault_load_start($pub, clients => 4, scripts => \@remote, rate => 1000),
+		fault_load_start($sub, clients => 8, scripts => \@local,
+			options => '-c synchronous_commit=off ' . ($opt{local_options} // '')));
+	fault_pause($opt{seconds}, $opt{seconds});
+	fault_load_stop($_) for @loads;
+	ppa_catchup($pub, $sub);
+	diag sprintf('%s remote and %s local updates',
+		$pub->safe_psql('postgres', 'SELECT sum(version) FROM moved'),
+		$sub->safe_psql('postgres', 'SELECT count(*) FROM local_done'));
+
+	# The local columns first: these hold for the built-in worker too.
+	is( $sub->safe_psql('postgres', <<'SQL'), '', 'no local update lost');
+SELECT t.id, t.local_n, coalesce(d.n, 0)
+FROM (SELECT id, local_n FROM moved UNION ALL SELECT -id, local_n FROM once) t
+	LEFT JOIN (SELECT id, count(*) AS n FROM local_done GROUP BY id) d USING (id)
+WHERE t.local_n <> coalesce(d.n, 0) LIMIT 5
+SQL
+	cmp_ok($sub->safe_psql('postgres', 'SELECT count(*) FROM local_done'), '>', 100, 'there were local updates');
+	fault_equal($pub, $sub, 'other tables');
+	if (ppa_builtin())
+	{
+		# Its lookup misses rows that move meanwhile (an open bug in all stock versions): nothing to compare.
+		diag 'built in: lost remote updates: '
+		  . ($pub->safe_psql('postgres', 'SELECT sum(version) FROM once') -
+			  $sub->safe_psql('postgres', 'SELECT sum(version) FROM once'));
+		return;
+	}
+	ppa_same_table($pub, $sub, 'moved', 'no remote update lost', cols => 'id, version');
+	ppa_same_table($pub, $sub, 'once', 'no remote update of a row that moves lost', cols => 'id, version');
+	ppa_same_table($pub, $sub, 'victim', 'no remote delete lost', cols => 'id, version');
+	is(fault_missing($sub), 0, 'no row was missing');
+	if ($opt{trigger})
+	{
+		is($sub->safe_psql('postgres', "SELECT * FROM $_ WHERE trigger_n <> version + local_n LIMIT 5"),
+			'', "the trigger saw each update of $_ once")
+		  for qw(moved once);
+		ppa_same_table($pub, $sub, 'victim_deleted', 'the trigger saw each delete once');
+	}
+	return;
+}
+
+END
+{
+	# Keep the exit status of the test.
+	my $status = $?;
+	foreach my $pid (keys %running)
+	{
+		kill $_, $pid for qw(TERM CONT);
+		waitpid($pid, 0);
+	}
+	$? = $status;
+}
+
+1;
