@@ -37,6 +37,7 @@
 
 #include "apply/apply_lookup.h"
 #include "apply/apply_lookup_plan.h"
+#include "apply/apply_own_rows.h"
 #include "apply/apply_target.h"
 
 void
@@ -179,6 +180,8 @@ ppa_lookup_find_again(PpaWorker *w, PpaTarget *target)
 bool
 ppa_lookup_find(PpaWorker *w, PpaTarget *target)
 {
+	if (target->lookup->exact && ppa_own_row_find(w, target))
+		return true;
 	return look(w, target, GetActiveSnapshot()) || ppa_lookup_find_again(w, target);
 }
 

@@ -28,6 +28,7 @@
 
 #include "apply/apply_lookup.h"
 #include "apply/apply_modify.h"
+#include "apply/apply_own_rows.h"
 #include "apply/apply_route.h"
 #include "apply/apply_target.h"
 #include "apply/apply_tuple.h"
@@ -154,6 +155,7 @@ ppa_update_row(PpaWorker *w, PpaTarget *target)
 										 estate->es_snapshot, InvalidSnapshot, true,
 										 &failure, &lockmode, &update_indexes), "updated"))
 		return false;
+	ppa_own_row_remember(w, target);
 	if (rri->ri_NumIndices > 0 && update_indexes)
 		recheck = ExecInsertIndexTuples(rri, slot, estate, true, false, NULL, NIL);
 	ExecARUpdateTriggers(estate, rri, NULL, NULL, tid, NULL, slot, recheck, NULL, false);

@@ -30,6 +30,15 @@
 #include "server/server_relmap.h"
 #include "wire/wire_message.h"
 
+/* Where a row is that this local transaction has written; see apply_own_rows.h. */
+typedef struct PpaOwnRow
+{
+	uint32		hash;			/* of its key; 0: none */
+	ItemPointerData tid;
+} PpaOwnRow;
+
+#define PPA_OWN_ROWS 64
+
 /* How the rows of a target are found. */
 typedef struct PpaLookup
 {
@@ -40,6 +49,8 @@ typedef struct PpaLookup
 	AttrNumber	attno[INDEX_MAX_KEYS];	/* table column of each key */
 	bool		exact;			/* the key identifies the row: no need to compare it */
 	TypeCacheEntry **eq;		/* equality by column, filled on demand */
+	uint32		search_hash;	/* of the key searched for last */
+	PpaOwnRow	own[PPA_OWN_ROWS];
 } PpaLookup;
 
 typedef struct PpaTarget
