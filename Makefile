@@ -7,8 +7,10 @@
 #	make fuzz SECONDS=60
 #	make lint
 #	make core-suite DIR=...	PostgreSQL's own subscription tests, from a copy of src/test/subscription
-PG_CONFIG ?= pg_config
-PGXS_MAKE = $(MAKE) --no-print-directory -f pgxs.mk PG_CONFIG=$(PG_CONFIG)
+PG_MAJOR ?= 15
+# Debian's pg_config in PATH is that of the newest major; looked up late, as setup may install it.
+PG_CONFIG ?= $(or $(wildcard /usr/lib/postgresql/$(PG_MAJOR)/bin/pg_config),pg_config)
+PGXS_MAKE = $(MAKE) --no-print-directory -s -f pgxs.mk PG_CONFIG=$(PG_CONFIG)
 SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 SECONDS ?= 60
 

@@ -114,10 +114,9 @@ decide(void)
 		return;
 	}
 	take_over = TAKE_OVER_PASSED;
-	if (why[0] != '\0')
-		ereport(LOG,
-				(errmsg("pg_parallel_apply leaves subscription \"%s\" to the built-in apply worker: %s",
-						MySubscription->name, why)));
+	ereport(LOG,
+			(errmsg("pg_parallel_apply leaves subscription \"%s\" to the built-in apply worker: %s",
+					MySubscription->name, why)));
 	ppa_report_claim(MySubscription->oid, MySubscription->dbid, MySubscription->name,
 					 PPA_SUB_PASSED_THROUGH);
 }

@@ -55,7 +55,7 @@ const char *
 ppa_subscription_left_why(void)
 {
 	if (!is_listed())
-		return "";
+		return "it is not in pg_parallel_apply.subscriptions";
 	if (MySubscription->twophasestate != LOGICALREP_TWOPHASE_STATE_DISABLED)
 		return "two_phase is not supported yet";
 	if (DefaultXactIsoLevel >= XACT_SERIALIZABLE)

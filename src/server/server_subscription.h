@@ -14,8 +14,8 @@
 
 /*
  * Why the subscription of this leader apply worker is to be left to the
- * built-in loop; NULL if it is ours.  "" if it is simply not listed.  Reads no
- * catalog but the name of the database, for which it starts a transaction.
+ * built-in loop, as a text for the log; NULL if it is ours.  Reads no catalog
+ * but the name of the database, for which it starts a transaction.
  */
 extern const char *ppa_subscription_left_why(void);
 

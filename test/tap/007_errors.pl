@@ -8,9 +8,7 @@ use lib $FindBin::RealBin;
 use PpaTest;
 use Test::More;
 
-# A failed worker comes back late, so that attempts can be counted: the next one starts when the test says so (ENABLE
-# wakes the launcher; on 15 the pace is one start per interval for all subscriptions).
-my ($pub, $sub) = ppa_pair(sub_conf => 'wal_retrieve_retry_interval = 500ms');
+my ($pub, $sub) = ppa_pair();
 
 ppa_both($pub, $sub, <<'SQL');
 CREATE TABLE good (id int PRIMARY KEY);
@@ -265,6 +263,46 @@ ppa_enable($sub, 'sub');
 ppa_catchup($pub, $sub, 'sub');
 ppa_same_table($pub, $sub, 'good', 'applied in the end', where => 'id > 200000');
 
+# ---- the bad transaction as first, second, third ... of its group
+for my $before (0 .. 4)
+{
+	my $base = 400_000 + 10 * $before;
+	my @ids = map { $base + $_ } 1 .. $before + 2;
+	my $bad = $ids[$before];
+	$sub->safe_psql('postgres', "INSERT INTO good VALUES ($bad)");
+	$offset = ppa_log_pos($sub);
+	ppa_backlog($pub, $sub, 'sub', join("\n", map { "INSERT INTO good VALUES ($_);" } @ids));
+	my $error = ppa_apply_error($sub, $offset);
+	is($error->{detail}, "Key (id)=($bad) already exists.", "bad transaction behind $before good ones: detail");
+	is($sub->safe_psql('postgres', "SELECT count(*) FROM good WHERE id BETWEEN $base AND $base + 9 AND id <> $bad"),
+		$before, "bad transaction behind $before good ones: these are committed");
+	$sub->safe_psql('postgres', "DELETE FROM good WHERE id = $bad");
+	ppa_catchup($pub, $sub, 'sub');
+	ppa_same_table($pub, $sub, 'good', "bad transaction behind $before good ones: applied in the end", where => "id >= $base");
+}
+
+# The same with updates, which are never kept back to be written together.
+$pub->safe_psql('postgres', 'INSERT INTO checked SELECT g, 0 FROM generate_series(501, 510) g');
+ppa_catchup($pub, $sub, 'sub');
+for my $before (0 .. 4)
+{
+	my $bad = 501 + $before;
+	$offset = ppa_log_pos($sub);
+	ppa_backlog($pub, $sub, 'sub', join("\n",
+		(map { "UPDATE checked SET n = 10 + $before WHERE id = $_;" } 501 .. $bad - 1),
+		"UPDATE checked SET n = 5000 WHERE id = $bad;",
+		"UPDATE checked SET n = 10 + $before WHERE id = 510;"));
+	my $error = ppa_apply_error($sub, $offset);
+	is($error->{text}, 'new row for relation "checked" violates check constraint "small"', "bad update behind $before good ones: text");
+	is($sub->safe_psql('postgres', "SELECT count(*) FROM checked WHERE n = 10 + $before"),
+		$before, "bad update behind $before good ones: these are committed");
+	$sub->safe_psql('postgres', "ALTER SUBSCRIPTION sub SKIP (lsn = '$error->{lsn}')");
+	ppa_catchup($pub, $sub, 'sub');
+	is($sub->safe_psql('postgres', "SELECT n FROM checked WHERE id = 510"), 10 + $before, "bad update behind $before good ones: skipped");
+	$pub->safe_psql('postgres', 'UPDATE checked SET n = 0 WHERE id > 500');
+	ppa_catchup($pub, $sub, 'sub');
+}
+
 # ---- the same for an error at commit: the origin does not pass it
 $sub->safe_psql('postgres', 'ALTER TABLE deferred ENABLE ALWAYS TRIGGER refuse');
 my $progress = q{SELECT remote_lsn FROM pg_replication_origin_status WHERE external_id = 'pg_} . $oid . q{'};
@@ -281,7 +319,7 @@ is($first->{sqlstate}, 'P1234', 'error at commit: SQLSTATE');
 is($first->{command}, 'COMMIT', 'error at commit: message type in the context');
 is($first->{relation}, undef, 'error at commit: no relation in the context');
 is($second->{context}, $first->{context}, 'error at commit: second attempt');
-is($sub->safe_psql('postgres', 'SELECT max(id) FROM good'), 300001, 'error at commit: where it stops');
+is($sub->safe_psql('postgres', 'SELECT max(id) FROM good WHERE id BETWEEN 300000 AND 399999'), 300001, 'error at commit: where it stops');
 is($sub->safe_psql('postgres', "SELECT ($progress) < '$first->{lsn}'"), 't', 'error at commit: the origin stays before it');
 $sub->safe_psql('postgres', 'ALTER TABLE deferred DISABLE TRIGGER refuse');
 ppa_catchup($pub, $sub, 'sub');

@@ -14,7 +14,7 @@ my $added = 3;     # pairs added later
 fault_seed();
 my ($pub, $sub) = ppa_pair(
 	pub_conf => "max_replication_slots = 40\nmax_wal_senders = 40",
-	sub_conf => "fsync = on\nwal_retrieve_retry_interval = 50ms\nmax_replication_slots = 40\nmax_sync_workers_per_subscription = 3");
+	sub_conf => "fsync = on\nwal_retrieve_retry_interval = 50ms\nmax_replication_slots = 40\nmax_sync_workers_per_subscription = 2");
 my @tables = map { ("log_$_", "count_$_") } 1 .. $pairs + $added;
 my @first = @tables[ 0 .. 2 * $pairs - 1 ];
 foreach my $n (1 .. $pairs + $added)
@@ -54,7 +54,7 @@ sub stop_while_copying
 	my $stopped = 0;
 	foreach (1 .. $stops)
 	{
-		fault_pause(0, 1);
+		fault_pause(0, 0.5);
 		last if ready() == $count;
 		$sub->stop('immediate');
 		$sub->start;
