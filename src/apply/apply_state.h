@@ -100,7 +100,7 @@ typedef struct PpaWorker
 
 	/* the local transaction */
 	bool		in_txn;
-	int			members_before; /* remote transactions applied in it before this one */
+	int			members;		/* remote transactions in it, with the one being applied */
 	bool		solo;			/* the one being applied must be alone in it */
 	bool		batched;		/* a row was kept back for a run of INSERTs */
 	dlist_head	targets;

@@ -133,7 +133,7 @@ static void
 require_solo(PpaWorker *w)
 {
 	w->solo = true;
-	if (w->members_before > 0)
+	if (w->members > 1)
 		ereport(ERROR,
 				(errcode(PPA_ERRCODE_REGROUP),
 				 errmsg_internal("remote transaction needs a local transaction of its own")));
@@ -435,8 +435,8 @@ ppa_target_close(PpaWorker *w, PpaTarget *target)
 	clear_slots(target->lrel);
 	if (target->proute != NULL)
 		ExecCleanupTupleRouting(target->mtstate, target->proute);
-	else
-		ExecCloseIndices(target->rri);
+	/* indexes, and what the trigger code has opened for itself */
+	ExecCloseResultRelations(target->estate);
 	ExecResetTupleTable(target->estate->es_tupleTable, false);
 	FreeExecutorState(target->estate);
 	table_close(target->rel, NoLock);

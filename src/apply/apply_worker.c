@@ -99,6 +99,7 @@ static void
 begin_member(PpaWorker *w, const PpaMember *member)
 {
 	ppa_errctx_set_transaction(member->xid, member->final_lsn);
+	ppa_errctx.message_type = PPA_MSG_BEGIN;
 	w->final_lsn = member->final_lsn;
 	w->solo = false;
 	w->skipping = !XLogRecPtrIsInvalid(MySubscription->skiplsn) &&
@@ -107,6 +108,7 @@ begin_member(PpaWorker *w, const PpaMember *member)
 		ereport(LOG,
 				errmsg("logical replication starts skipping transaction at LSN " PPA_LSN_FMT,
 					   LSN_FORMAT_ARGS(member->final_lsn)));
+	ppa_errctx.message_type = 0;
 }
 
 /* The local transaction is over, one way or the other. */
@@ -119,7 +121,6 @@ forget_local(PpaWorker *w)
 	memset(&w->counts, 0, sizeof(w->counts));
 	w->in_txn = false;
 	w->batched = false;
-	w->members_before = 0;
 }
 
 /*
@@ -207,11 +208,10 @@ run_members(PpaWorker *w, const PpaBatch *batch, volatile int *done, int end)
 			*done = i;
 			group = (PpaGroup) {0};
 		}
-		w->members_before = group.transactions;
+		w->members = group.transactions + 1;
 		run_member(w, batch, member);
 		facts.solo |= w->solo;
 		ppa_group_add(&rules, &group, &facts);
-		w->members_before = group.transactions;
 		if (ppa_group_is_full(&rules, &group) || i == end - 1)
 		{
 			commit_local(w, member, group.transactions);
@@ -230,7 +230,7 @@ is_verdict(PpaWorker *w)
 {
 	if (w->row_by_row || geterrcode() == ERRCODE_QUERY_CANCELED)
 		return true;
-	return w->members_before <= 1 && !w->batched && geterrcode() != PPA_ERRCODE_REGROUP;
+	return w->members == 1 && !w->batched && geterrcode() != PPA_ERRCODE_REGROUP;
 }
 
 /* In PG_CATCH: undo the local transaction and go on. */
@@ -287,6 +287,7 @@ void
 ppa_worker_begin(PpaWorker *w, const PpaMember *txn)
 {
 	Assert(!w->in_txn);
+	w->members = 1;
 	begin_member(w, txn);
 }
 

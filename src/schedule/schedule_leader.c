@@ -14,9 +14,9 @@
  * grows above pg_parallel_apply.group_bytes is applied while it arrives
  * ("direct").
  *
- * Between remote transactions (a boundary) nothing of ours is open, and the
- * leader does what the server's loop does there: invalidations, subscription,
- * settings, table synchronisation.
+ * Between remote transactions nothing of ours is open, and the leader does
+ * what the server's loop does there: invalidations, subscription, settings
+ * before it applies, table synchronisation after it has.
  *
  *-------------------------------------------------------------------------
  */
@@ -134,7 +134,7 @@ start_timer(void)
 						 TICK_MS);
 }
 
-/* ---------- boundaries ---------- */
+/* ---------- between remote transactions ---------- */
 
 static void
 leave_if_not_ours(void)
@@ -160,17 +160,25 @@ reload_configuration(void)
 }
 
 /*
- * Nothing is applied in part.  sync_lsn is what process_syncing_tables() may
- * take for applied.
+ * Nothing is applied in part: notice what has changed around us.  Comes before
+ * anything is applied, so that what was altered before the publisher committed
+ * counts.
  */
 static void
-boundary(PpaLeader *l, XLogRecPtr sync_lsn)
+notice_changes(PpaLeader *l)
 {
 	CHECK_FOR_INTERRUPTS();
 	AcceptInvalidationMessages();
 	ppa_subscription_reread();
 	reload_configuration();
-	process_syncing_tables(sync_lsn);
+	MemoryContextSwitchTo(l->cxt);
+}
+
+/* Table synchronisation; all up to lsn is applied, and nothing of ours is open. */
+static void
+sync_tables(PpaLeader *l, XLogRecPtr lsn)
+{
+	process_syncing_tables(lsn);
 	MemoryContextSwitchTo(l->cxt);
 }
 
@@ -192,7 +200,7 @@ finish_applying(PpaLeader *l)
 	pgstat_report_activity(STATE_IDLE, NULL);
 	l->last_active = GetCurrentTimestamp();
 	report_pending(l);
-	boundary(l, l->last_end);
+	sync_tables(l, l->last_end);
 }
 
 /* Apply the complete transactions of the batch, if any. */
@@ -201,6 +209,7 @@ run_batch(PpaLeader *l)
 {
 	if (l->batch->nmembers == 0)
 		return;
+	notice_changes(l);
 	pgstat_report_activity(STATE_RUNNING, NULL);
 	set_state(l, PPA_SUB_APPLYING);
 	ppa_worker_apply_batch(l->worker, l->batch);
@@ -219,6 +228,7 @@ start_direct(PpaLeader *l)
 	int			end;
 
 	run_batch(l);
+	notice_changes(l);
 	pgstat_report_activity(STATE_RUNNING, NULL);
 	set_state(l, PPA_SUB_APPLYING);
 	l->direct = true;
@@ -483,7 +493,8 @@ wait_for_input(PpaLeader *l)
 	ppa_feedback_send(l->feedback, PPA_FEEDBACK_NOW, is_busy(l), false);
 	if (!is_busy(l))
 	{
-		boundary(l, ppa_feedback_received_lsn(l->feedback));
+		notice_changes(l);
+		sync_tables(l, ppa_feedback_received_lsn(l->feedback));
 		ppa_report_applied(l->slot, ppa_feedback_received_lsn(l->feedback));
 	}
 	if (!l->direct)

@@ -156,6 +156,18 @@ SKIP:
 	hand_to('us');
 }
 
+# ---- what ALTER SUBSCRIPTION committed before a change arrives holds for that change
+for my $round (1 .. 3)
+{
+	ppa_worker_pid($sub, 'sub');
+	$sub->safe_psql('postgres', 'ALTER SUBSCRIPTION sub DISABLE');
+	$pub->safe_psql('postgres', "INSERT INTO queue VALUES (10000 + $round, 0)");
+	ppa_wait_for($sub, q{SELECT count(*) = 0 FROM pg_stat_subscription WHERE subname = 'sub' AND pid IS NOT NULL}, 'no worker');
+	is($sub->safe_psql('postgres', "SELECT count(*) FROM queue WHERE id = 10000 + $round"), 0, "disabled before the change: not applied ($round)");
+	ppa_enable($sub, 'sub');
+	ppa_catchup($pub, $sub, 'sub');
+}
+
 # ---- two_phase passes through
 ppa_both($pub, $sub, 'CREATE TABLE prepared (id int PRIMARY KEY)');
 $pub->safe_psql('postgres', 'CREATE PUBLICATION pub2 FOR TABLE prepared');

@@ -123,6 +123,13 @@ sub bad
 		ppa_enable($sub, 'sub');
 		ppa_log_match($sub, qr/LOG:  logical replication starts skipping transaction at LSN \Q$error->{lsn}\E/, $skip);
 		ppa_log_match($sub, qr/LOG:  logical replication completed skipping transaction at LSN \Q$error->{lsn}\E/, $skip);
+		for my $line ([ 'starts', 'BEGIN' ], [ 'completed', 'COMMIT' ])
+		{
+			my ($entry) = grep { $_->{text} =~ /replication $line->[0] skipping/ } ppa_log_entries($sub, $skip);
+			is( $entry->{context},
+				qq{processing remote data for replication origin "pg_$oid" during message type "$line->[1]" in transaction $error->{xid}, finished at $error->{lsn}},
+				"$name: context of: $line->[0] skipping");
+		}
 	}
 	ppa_catchup($pub, $sub, 'sub');
 	is($sub->safe_psql('postgres', 'SELECT subskiplsn FROM pg_subscription'), '0/0', "$name: no LSN left to skip");

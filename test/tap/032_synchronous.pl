@@ -64,7 +64,12 @@ sub start_client
 		{
 			$out = '';
 			$in = "INSERT INTO acknowledged VALUES ($number, $n) RETURNING n;\n";
-			$psql->pump while $out !~ /^$n\n/;
+			while ($out !~ /^$n\n/)
+			{
+				# Nothing is left to read once the server and psql have gone.
+				die 'psql has ended' unless $psql->pumpable;
+				$psql->pump;
+			}
 			syswrite $log, "$number|$n\n";
 		}
 	};
