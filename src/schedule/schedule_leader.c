@@ -503,8 +503,9 @@ wait_for_input(PpaLeader *l)
 	events = ppa_stream_wait(&l->stream, unflushed ? FLUSH_AFTER_MS : IDLE_WAIT_MS);
 	if (!l->direct)
 		reload_configuration();
-	if (!(events & WL_TIMEOUT))
+	if (events & WL_SOCKET_READABLE)
 		return;
+	/* Not only at WL_TIMEOUT: our own timer sets the latch, too. */
 	if (unflushed)
 		ppa_feedback_flush(l->feedback);
 	check_silence(l);

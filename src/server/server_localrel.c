@@ -424,7 +424,7 @@ ppa_localrel_batch_slot(PpaLocalRel *lrel, int i)
 	if (i == lrel->nbatch_slots)
 	{
 		/* double: a relation that gets few rows at a time needs few slots */
-		int			capacity = i == 0 ? 16 : i * 2;
+		int			capacity = i == 0 ? 2 : i * 2;
 
 		if (i == 0)
 			lrel->batch_slots = palloc(sizeof(TupleTableSlot *) * capacity);
