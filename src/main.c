@@ -54,10 +54,20 @@ static uint32 decided_generation;	/* of pg_parallel_apply.subscriptions */
 static bool sync_standby = false;
 
 /*
- * Does the publisher wait for standbys at commit?  We may be one, and then it
- * must not wait for our naps.  Asked on the connection that is about to
- * stream; a publisher that does not answer is taken for one that does not wait.
+ * Is the subscription named in the publisher's synchronous_standby_names, so
+ * that commits there wait for us?  Then they must not wait for our naps.
+ * Asked on the connection that is about to stream, which knows the name that
+ * it has over there; no answer counts as no.  A list changed later costs 10 ms
+ * of silence at a commit, until we connect again.
  */
+#define NAMED_AS_STANDBY_QUERY \
+	"SELECT EXISTS (SELECT FROM pg_catalog.regexp_split_to_table(" \
+	"pg_catalog.regexp_replace(pg_catalog.current_setting('synchronous_standby_names'), " \
+	"'^\\s*((first|any)\\s+)?\\d+\\s*\\(|\\)\\s*$', '', 'gi'), ',') AS s(name) " \
+	"WHERE pg_catalog.btrim(s.name, ' ') = '*' OR " \
+	"pg_catalog.lower(pg_catalog.btrim(s.name, ' \"')) = " \
+	"pg_catalog.lower(pg_catalog.current_setting('application_name')))"
+
 static bool
 publisher_waits(WalReceiverConn *conn)
 {
@@ -67,8 +77,7 @@ publisher_waits(WalReceiverConn *conn)
 
 	StartTransactionCommand();
 	result = (transport->walrcv_exec) (conn,
-									   "SELECT pg_catalog.current_setting('synchronous_standby_names') <> ''",
-									   1, types);
+									   NAMED_AS_STANDBY_QUERY, 1, types);
 	if (result->status == WALRCV_OK_TUPLES)
 	{
 		TupleTableSlot *slot = MakeSingleTupleTableSlot(result->tupledesc, &TTSOpsMinimalTuple);
@@ -87,7 +96,7 @@ publisher_waits(WalReceiverConn *conn)
 static bool
 was_handed_back(void)
 {
-	PpaSubSlot *slot = ppa_report_find(MySubscription->oid);
+	PpaSubSlot *slot = ppa_report_find(MySubscription->oid, false);
 
 	return slot != NULL && slot->hand_back;
 }

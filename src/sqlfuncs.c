@@ -213,7 +213,7 @@ time_after(Datum interval)
 
 /* Wait; returns whether "lsn" was reached before "deadline" (0: no limit). */
 static bool
-wait_for_lsn(PpaSubSlot *slot, XLogRecPtr lsn, TimestampTz deadline)
+wait_for_lsn(PpaSubSlot *slot, const char *subname, XLogRecPtr lsn, TimestampTz deadline)
 {
 	bool		reached = false;
 
@@ -225,6 +225,11 @@ wait_for_lsn(PpaSubSlot *slot, XLogRecPtr lsn, TimestampTz deadline)
 		/* a worker that starts does not signal, so look once a second */
 		long		timeout = 1000;
 
+		if (pg_atomic_read_u32(&slot->state) == PPA_SUB_PASSED_THROUGH)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("subscription \"%s\" is applied by the built-in apply worker", subname),
+					 errhint("Check pg_parallel_apply.subscriptions and the server log.")));
 		if (deadline != 0)
 		{
 			long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline);
@@ -254,7 +259,6 @@ ppa_wait_until_applied(PG_FUNCTION_ARGS)
 	TimestampTz deadline;
 	PpaSubSlot *slot;
 	bool		reached;
-	Oid			subid;
 
 	require_preload();
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
@@ -262,24 +266,16 @@ ppa_wait_until_applied(PG_FUNCTION_ARGS)
 	subname = NameStr(*PG_GETARG_NAME(0));
 	lsn = PG_GETARG_LSN(1);
 	deadline = PG_ARGISNULL(2) ? 0 : time_after(PG_GETARG_DATUM(2));
-	subid = get_subscription_oid(subname, false);
-	slot = ppa_report_find(subid);
+	slot = ppa_report_find(get_subscription_oid(subname, false), true);
 	if (slot == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("subscription \"%s\" has not been applied since the server started",
 						subname),
 				 errhint("Check that it is enabled.")));
-	if (pg_atomic_read_u32(&slot->state) == PPA_SUB_PASSED_THROUGH)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("subscription \"%s\" is applied by the built-in apply worker", subname),
-				 errhint("Check pg_parallel_apply.subscriptions and the server log.")));
-
-	pg_atomic_fetch_add_u32(&slot->waiters, 1);
 	PG_ENSURE_ERROR_CLEANUP(stop_waiting, PointerGetDatum(slot));
 	{
-		reached = wait_for_lsn(slot, lsn, deadline);
+		reached = wait_for_lsn(slot, subname, lsn, deadline);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(stop_waiting, PointerGetDatum(slot));
 	stop_waiting(0, PointerGetDatum(slot));

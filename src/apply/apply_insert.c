@@ -93,7 +93,7 @@ static void
 insert_batched(PpaWorker *w, PpaTarget *target)
 {
 	PpaLocalRel *lrel = target->lrel;
-	TupleTableSlot *slot = ppa_localrel_batch_slot(lrel, target->nbatch);
+	TupleTableSlot *slot = ppa_localrel_batch_slot(w->lrels, lrel, target->nbatch);
 	MemoryContext oldcxt;
 
 	if (target->batch_cxt == NULL)

@@ -8,12 +8,13 @@
  * is looked up anew.  So the snapshot may be as old as the local transaction:
  * what it shows wrongly is found out.  Only "no such row" needs more:
  *
- *	1. a look with a new snapshot;
+ *	1. a look with a new snapshot; if it knows of no other writer, that is all;
  *	2. a look with a dirty snapshot, which shows a row that another session
  *	   is inserting: wait for that session and begin again;
- *	3. a last look with a new snapshot: the dirty one can miss a row that a
- *	   local writer moves to another page while it scans (all stock versions
- *	   lose changes this way), a new MVCC snapshot cannot.
+ *	3. a last look with a new snapshot, unless nobody has finished since the
+ *	   first: the dirty one can miss a row that a local writer moves to another
+ *	   page while it scans (all stock versions lose changes this way), a new
+ *	   MVCC snapshot cannot.
  *
  * Runs in:	the process that applies changes.
  * Memory:	scans live in PpaWorker.txn_cxt, and must be rescanned there (the
@@ -40,11 +41,28 @@
 #include "apply/apply_own_rows.h"
 #include "apply/apply_target.h"
 
+/* Let go of the buffers that the last lookup in a target has left pinned. */
+static void
+release_pins(PpaTarget *target)
+{
+	PpaLookup  *lookup = target->lookup;
+
+	ExecClearTuple(target->found);
+	if (lookup->scan != NULL)
+		index_rescan(lookup->scan, lookup->key, lookup->nkeys, NULL, 0);
+}
+
 void
 ppa_lookup_prepare(PpaWorker *w, PpaTarget *target)
 {
 	MemoryContext oldcxt;
 
+	if (w->looked_up != target)
+	{
+		if (w->looked_up != NULL)
+			release_pins(w->looked_up);
+		w->looked_up = target;
+	}
 	if (likely(target->lookup != NULL))
 		return;
 	oldcxt = MemoryContextSwitchTo(w->txn_cxt);
@@ -150,31 +168,46 @@ look(PpaWorker *w, PpaTarget *target, Snapshot snapshot)
 	return found;
 }
 
+/*
+ * Was no other transaction writing when the snapshot was taken?  Then what it
+ * does not show did not exist at that moment, not even uncommitted.
+ */
+static inline bool
+nobody_else_writes(Snapshot snapshot)
+{
+	return snapshot->xcnt == 0 && snapshot->subxcnt == 0 && !snapshot->suboverflowed;
+}
+
 bool
 ppa_lookup_find_again(PpaWorker *w, PpaTarget *target)
 {
+	uint64		completed;
+
 	for (;;)
 	{
 		SnapshotData dirty;
 		TransactionId inserter;
 
 		ppa_refresh_snapshot();
+		completed = GetActiveSnapshot()->snapXactCompletionCount;
 		if (look(w, target, GetActiveSnapshot()))
 			return true;
+		if (nobody_else_writes(GetActiveSnapshot()))
+			return false;
 
 		InitDirtySnapshot(dirty);
 		if (!look(w, target, &dirty))
 			break;
 		inserter = TransactionIdIsValid(dirty.xmin) ? dirty.xmin : dirty.xmax;
-		ExecClearTuple(target->found);
-		if (target->lookup->scan != NULL)
-			index_rescan(target->lookup->scan, NULL, 0, NULL, 0);
+		release_pins(target);
 		if (TransactionIdIsValid(inserter))
 			XactLockTableWait(inserter, NULL, NULL, XLTW_None);
 		CHECK_FOR_INTERRUPTS();
 	}
+	/* If nobody has finished meanwhile, a new snapshot shows what the first did. */
 	ppa_refresh_snapshot();
-	return look(w, target, GetActiveSnapshot());
+	return GetActiveSnapshot()->snapXactCompletionCount != completed &&
+		look(w, target, GetActiveSnapshot());
 }
 
 bool
@@ -182,6 +215,9 @@ ppa_lookup_find(PpaWorker *w, PpaTarget *target)
 {
 	if (target->lookup->exact && ppa_own_row_find(w, target))
 		return true;
+	/* a scan is too dear to be made with a snapshot that may be too old */
+	if (target->lookup->index == NULL)
+		return ppa_lookup_find_again(w, target);
 	return look(w, target, GetActiveSnapshot()) || ppa_lookup_find_again(w, target);
 }
 

@@ -45,10 +45,7 @@ read_change(PpaWorker *w, const char *message, int len)
 	PpaWireError err;
 
 	if (len + 1 > w->scratch_size)
-	{
-		w->scratch_size = Max(len + 1, w->scratch_size * 2);
-		w->scratch = repalloc_huge(w->scratch, w->scratch_size);
-	}
+		ppa_worker_resize_scratch(w, len + 1 + len / 4);
 	memcpy(w->scratch, message, len);
 	w->message_len = len;
 	if (!ppa_wire_change(w->scratch, len, change, &err))
@@ -100,6 +97,8 @@ do_change(PpaWorker *w, const char *message, int len)
 	if (!lrel->plain || lrel->partitioned)
 	{
 		ppa_batches_flush(w);
+		if (lrel->solo)
+			ppa_targets_close_others(w, target);
 		SetCurrentStatementStartTimestamp();
 		ppa_refresh_snapshot();
 	}
@@ -112,7 +111,11 @@ do_change(PpaWorker *w, const char *message, int len)
 	/* a leaf's triggers may turn out to fire only when a row is routed to it */
 	queues_events = lrel->solo || lrel->partitioned;
 	if (queues_events)
+	{
+		/* the trigger code takes rows of this command or later for invisible */
+		target->estate->es_output_cid = GetCurrentCommandId(true);
 		AfterTriggerBeginQuery();
+	}
 	change_by_type(w, target);
 	if (queues_events)
 		AfterTriggerEndQuery(target->estate);

@@ -103,8 +103,10 @@ typedef struct PpaWorker
 	int			members;		/* remote transactions in it, with the one being applied */
 	bool		solo;			/* the one being applied must be alone in it */
 	bool		batched;		/* a row was kept back for a run of INSERTs */
-	dlist_head	targets;
+	dlist_head	targets;		/* oldest first */
+	int			ntargets;
 	dlist_head	batches;
+	PpaTarget  *looked_up;		/* whose lookup may hold buffer pins, or NULL */
 	PpaTarget  *memo[PPA_TARGET_MEMO];
 	PpaChangeCounts counts;		/* of the local transaction */
 
@@ -125,6 +127,9 @@ typedef struct PpaWorker
 
 /* Set by the leader's timer; see ppa_worker_tick(). */
 extern volatile sig_atomic_t ppa_tick_due;
+
+/* Give w->scratch another size; its content is lost. */
+extern void ppa_worker_resize_scratch(PpaWorker *w, int size);
 
 extern void ppa_worker_call_tick(PpaWorker *w);
 

@@ -35,6 +35,12 @@
 #include "apply/apply_target.h"
 #include "server/server_compat.h"
 
+/*
+ * Each holds executor state, and pins while its rows are looked up: one remote
+ * transaction may write thousands of tables.
+ */
+#define MAX_OPEN_TARGETS 64
+
 void
 ppa_refresh_snapshot(void)
 {
@@ -155,6 +161,7 @@ make_target(PpaWorker *w, PpaLocalRel *lrel, Relation rel)
 		init_storage(target);
 	init_updated_columns(target);
 	dlist_push_tail(&w->targets, &target->node);
+	w->ntargets++;
 	MemoryContextSwitchTo(oldcxt);
 	return target;
 }
@@ -178,6 +185,11 @@ open_target(PpaWorker *w, uint32 relid)
 	}
 	if (lrel->solo)
 		require_solo(w);
+	if (w->ntargets >= MAX_OPEN_TARGETS)
+	{
+		ppa_batches_flush(w);
+		ppa_target_close(w, dlist_head_element(PpaTarget, node, &w->targets));
+	}
 	target = make_target(w, lrel, rel);
 
 	/* The lock may have been long in coming, and a rewrite be committed meanwhile. */
@@ -264,6 +276,7 @@ ppa_target_leaf(PpaWorker *w, PpaTarget *root, ResultRelInfo *rri)
 		/* Known from now on before the next transaction joins a group. */
 		root->lrel->solo = true;
 		require_solo(w);
+		ppa_targets_close_others(w, root);
 	}
 	init_storage(leaf);
 	init_updated_columns(leaf);
@@ -423,6 +436,9 @@ ppa_target_close(PpaWorker *w, PpaTarget *target)
 	if (*memo == target)
 		*memo = NULL;
 	dlist_delete(&target->node);
+	w->ntargets--;
+	if (w->looked_up == target || (w->looked_up != NULL && w->looked_up->root == target))
+		w->looked_up = NULL;
 
 	dlist_foreach(iter, &target->leaves)
 	{
@@ -440,6 +456,7 @@ ppa_target_close(PpaWorker *w, PpaTarget *target)
 	ExecResetTupleTable(target->estate->es_tupleTable, false);
 	FreeExecutorState(target->estate);
 	table_close(target->rel, NoLock);
+	ppa_localrel_trim(w->lrels, target->lrel);
 }
 
 void
@@ -450,8 +467,24 @@ ppa_targets_close(PpaWorker *w)
 }
 
 void
+ppa_targets_close_others(PpaWorker *w, PpaTarget *keep)
+{
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &w->targets)
+	{
+		PpaTarget  *target = dlist_container(PpaTarget, node, iter.cur);
+
+		if (target != keep)
+			ppa_target_close(w, target);
+	}
+}
+
+void
 ppa_targets_forget(PpaWorker *w)
 {
+	w->ntargets = 0;
+	w->looked_up = NULL;
 	dlist_init(&w->targets);
 	dlist_init(&w->batches);
 	memset(w->memo, 0, sizeof(w->memo));

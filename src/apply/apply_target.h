@@ -46,9 +46,13 @@ extern void ppa_target_check_updatable(const PpaTarget *target);
 /* Evaluate the defaults of columns that the publisher does not send. */
 extern void ppa_target_fill_defaults(PpaTarget *target, TupleTableSlot *slot);
 
-/* Close one target, or all; rows kept back must have been written. */
+/*
+ * Close one target, all, or all but one; rows kept back must have been
+ * written.  A trigger may do to a table what cannot be done while it is open.
+ */
 extern void ppa_target_close(PpaWorker *w, PpaTarget *target);
 extern void ppa_targets_close(PpaWorker *w);
+extern void ppa_targets_close_others(PpaWorker *w, PpaTarget *keep);
 
 /* After an abort: the server has released what they held. */
 extern void ppa_targets_forget(PpaWorker *w);

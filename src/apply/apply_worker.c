@@ -26,6 +26,7 @@
 #include "commands/trigger.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -42,6 +43,9 @@
 
 volatile sig_atomic_t ppa_tick_due = false;
 
+/* The copy of a message: as large as it must be, but kept only to this. */
+#define SCRATCH_BYTES 65536
+
 PpaWorker *
 ppa_worker_create(MemoryContext parent, PpaSubSlot *slot, const PpaWorkerHooks *hooks)
 {
@@ -57,13 +61,21 @@ ppa_worker_create(MemoryContext parent, PpaSubSlot *slot, const PpaWorkerHooks *
 	w->relmap = ppa_relmap_create(cxt);
 	w->lrels = ppa_localrels_create(cxt);
 	w->change = MemoryContextAlloc(cxt, sizeof(PpaChange));
-	w->scratch_size = 8192;
-	w->scratch = MemoryContextAlloc(cxt, w->scratch_size);
+	ppa_worker_resize_scratch(w, SCRATCH_BYTES);
 	dlist_init(&w->targets);
 	dlist_init(&w->batches);
 	w->slot = slot;
 	w->hooks = hooks;
 	return w;
+}
+
+void
+ppa_worker_resize_scratch(PpaWorker *w, int size)
+{
+	if (w->scratch != NULL)
+		pfree(w->scratch);
+	w->scratch = MemoryContextAllocHuge(w->cxt, size);
+	w->scratch_size = size;
 }
 
 void
@@ -121,6 +133,8 @@ forget_local(PpaWorker *w)
 	memset(&w->counts, 0, sizeof(w->counts));
 	w->in_txn = false;
 	w->batched = false;
+	if (w->scratch_size > SCRATCH_BYTES)
+		ppa_worker_resize_scratch(w, SCRATCH_BYTES);
 }
 
 /*
@@ -156,6 +170,12 @@ commit_local(PpaWorker *w, const PpaMember *last, int transactions)
 	}
 	ppa_relmap_settle(w->relmap);
 	ppa_errctx_reset();
+	if (!XLogRecPtrIsInvalid(MySubscription->skiplsn))
+	{
+		/* cleared by this commit: it must not be taken for set any more */
+		AcceptInvalidationMessages();
+		ppa_subscription_reread();
+	}
 	MemoryContextSwitchTo(w->cxt);
 	w->hooks->applied(w->hooks->arg, last->end_lsn, local_lsn);
 }

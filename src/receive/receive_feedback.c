@@ -57,13 +57,14 @@ struct PpaFeedback
 };
 
 PpaFeedback *
-ppa_feedback_create(MemoryContext cxt, PpaStream *stream)
+ppa_feedback_create(MemoryContext cxt, PpaStream *stream, XLogRecPtr start)
 {
 	MemoryContext oldcxt = MemoryContextSwitchTo(cxt);
 	PpaFeedback *fb = palloc0(sizeof(PpaFeedback));
 
 	fb->stream = stream;
 	fb->cxt = cxt;
+	fb->received = fb->applied = fb->flushed = start;
 	initStringInfo(&fb->message);
 	fb->capacity = 64;
 	fb->ring = palloc(sizeof(FlushPosition) * fb->capacity);
@@ -163,7 +164,16 @@ ppa_feedback_flush(PpaFeedback *fb)
 		XLogFlush(ring_at(fb, fb->count - 1)->local_lsn);
 }
 
-/* Build and remember a status message. */
+/* The positions to report: what is true, and never less than before. */
+static void
+note_sent(PpaFeedback *fb)
+{
+	fb->sent_received = Max(fb->sent_received, fb->received);
+	fb->sent_applied = Max(fb->sent_applied, fb->applied);
+	fb->sent_flushed = Max(fb->sent_flushed, fb->flushed);
+}
+
+/* Build a status message, and remember when. */
 static void
 write_message(PpaFeedback *fb, TimestampTz now, bool request_reply)
 {
@@ -202,9 +212,7 @@ ppa_feedback_send(PpaFeedback *fb, PpaFeedbackWhen when, bool busy, bool request
 		!TimestampDifferenceExceeds(fb->sent_time, now, wal_receiver_status_interval * 1000))
 		return;
 
-	fb->sent_received = Max(fb->sent_received, fb->received);
-	fb->sent_applied = Max(fb->sent_applied, fb->applied);
-	fb->sent_flushed = Max(fb->sent_flushed, fb->flushed);
+	note_sent(fb);
 	write_message(fb, now, request_reply);
 	elog(DEBUG2, "sending feedback (force %d) to recv " PPA_LSN_FMT ", write " PPA_LSN_FMT
 		 ", flush " PPA_LSN_FMT,
@@ -216,9 +224,8 @@ ppa_feedback_send(PpaFeedback *fb, PpaFeedbackWhen when, bool busy, bool request
 void
 ppa_feedback_still_alive(PpaFeedback *fb)
 {
-	/* before the first report there is nothing to repeat */
-	if (fb->sent_time == 0)
-		return;
+	settle_flushed(fb);
+	note_sent(fb);
 	write_message(fb, GetCurrentTimestamp(), false);
 	ppa_stream_try_send(fb->stream, fb->message.data, fb->message.len);
 }

@@ -25,7 +25,8 @@ typedef enum PpaFeedbackWhen
 	PPA_FEEDBACK_FORCED			/* always: the publisher asks */
 } PpaFeedbackWhen;
 
-extern PpaFeedback *ppa_feedback_create(MemoryContext cxt, PpaStream *stream);
+/* All up to "start" is applied and flushed. */
+extern PpaFeedback *ppa_feedback_create(MemoryContext cxt, PpaStream *stream, XLogRecPtr start);
 
 /* The publisher has sent up to lsn. */
 extern void ppa_feedback_received(PpaFeedback *fb, XLogRecPtr lsn);
@@ -51,9 +52,9 @@ extern void ppa_feedback_send(PpaFeedback *fb, PpaFeedbackWhen when, bool busy,
 							  bool request_reply);
 
 /*
- * Send the positions reported last once more, so that the publisher does not
- * take us for dead.  Throws nothing and allocates nothing: may be called
- * where the process waits for a lock.
+ * Send a status message while something is being applied, so that the
+ * publisher does not take us for dead.  Throws nothing and allocates nothing:
+ * may be called where the process waits for a lock.
  */
 extern void ppa_feedback_still_alive(PpaFeedback *fb);
 

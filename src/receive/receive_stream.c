@@ -14,7 +14,9 @@
 
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/pmsignal.h"
 #include "utils/memutils.h"
 
 #include "receive/receive_stream.h"
@@ -54,9 +56,14 @@ ppa_stream_try_send(PpaStream *stream, const char *buf, int len)
 {
 	struct pollfd pfd = {.fd = stream->socket,.events = POLLOUT};
 	MemoryContext oldcxt = CurrentMemoryContext;
+	uint32		holdoff = InterruptHoldoffCount;
+	uint32		cancel_holdoff = QueryCancelHoldoffCount;
 
-	if (stream->broken || stream->socket == PGINVALID_SOCKET ||
-		poll(&pfd, 1, 0) != 1 || !(pfd.revents & POLLOUT))
+	if (stream->broken)
+		return;
+	/* not known before the input has run dry for the first time */
+	if (stream->socket != PGINVALID_SOCKET &&
+		(poll(&pfd, 1, 0) != 1 || !(pfd.revents & POLLOUT)))
 		return;
 	PG_TRY();
 	{
@@ -64,6 +71,9 @@ ppa_stream_try_send(PpaStream *stream, const char *buf, int len)
 	}
 	PG_CATCH();
 	{
+		/* throwing has reset what our caller may hold, a signal handler say */
+		InterruptHoldoffCount = holdoff;
+		QueryCancelHoldoffCount = cancel_holdoff;
 		MemoryContextSwitchTo(oldcxt);
 		FlushErrorState();
 		stream->broken = true;
@@ -81,6 +91,9 @@ void
 ppa_stream_nap(PpaStream *stream)
 {
 	stream->frames = 0;
+	/* unlike WaitLatch() it does not see the postmaster die */
+	if (!PostmasterIsAlive())
+		proc_exit(1);
 	/* returns early at a signal */
 	pg_usleep(NAP_US);
 }

@@ -58,11 +58,17 @@ shmem_request(void)
 	RequestNamedLWLockTranche("pg_parallel_apply", 1);
 }
 
+/* All but the lock and the condition variable, which readers may be using. */
 static void
-init_slot(PpaSubSlot *slot)
+reset_slot(PpaSubSlot *slot)
 {
-	memset(slot, 0, sizeof(*slot));
-	SpinLockInit(&slot->mutex);
+	SpinLockAcquire(&slot->mutex);
+	slot->subid = InvalidOid;
+	slot->last_error[0] = '\0';
+	slot->last_error_sqlstate = 0;
+	slot->last_error_time = 0;
+	slot->hand_back = false;
+	SpinLockRelease(&slot->mutex);
 	pg_atomic_init_u32(&slot->pid, 0);
 	pg_atomic_init_u32(&slot->state, PPA_SUB_DOWN);
 	pg_atomic_init_u64(&slot->received_lsn, 0);
@@ -79,8 +85,16 @@ init_slot(PpaSubSlot *slot)
 	pg_atomic_init_u64(&slot->missing_rows, 0);
 	pg_atomic_init_u64(&slot->group_replays, 0);
 	pg_atomic_init_u64(&slot->errors, 0);
+}
+
+static void
+init_slot(PpaSubSlot *slot)
+{
+	memset(slot, 0, sizeof(*slot));
+	SpinLockInit(&slot->mutex);
 	pg_atomic_init_u32(&slot->waiters, 0);
 	ConditionVariableInit(&slot->applied_cv);
+	reset_slot(slot);
 }
 
 static void
@@ -174,7 +188,7 @@ ppa_report_claim(Oid subid, Oid dbid, const char *subname, PpaSubState state)
 	if (slot != NULL)
 	{
 		if (slot->subid != subid)
-			init_slot(slot);
+			reset_slot(slot);
 		SpinLockAcquire(&slot->mutex);
 		slot->subid = subid;
 		slot->dbid = dbid;
@@ -192,7 +206,7 @@ ppa_report_claim(Oid subid, Oid dbid, const char *subname, PpaSubState state)
 }
 
 PpaSubSlot *
-ppa_report_find(Oid subid)
+ppa_report_find(Oid subid, bool wait)
 {
 	PpaSubSlot *result = NULL;
 
@@ -202,6 +216,9 @@ ppa_report_find(Oid subid)
 		if (ppa->slots[i].subid == subid)
 			result = &ppa->slots[i];
 	}
+	/* announced under the lock: a slot with waiters is not given away */
+	if (result != NULL && wait)
+		pg_atomic_fetch_add_u32(&result->waiters, 1);
 	LWLockRelease(ppa->lock);
 	return result;
 }

@@ -96,8 +96,11 @@ extern PpaSubSlot *ppa_report_slot(int i);
  */
 extern PpaSubSlot *ppa_report_claim(Oid subid, Oid dbid, const char *subname, PpaSubState state);
 
-/* The slot of a subscription, for readers; NULL if it never had one. */
-extern PpaSubSlot *ppa_report_find(Oid subid);
+/*
+ * The slot of a subscription, for readers; NULL if it never had one.  "wait":
+ * the caller is going to wait on applied_cv, and is counted in slot->waiters.
+ */
+extern PpaSubSlot *ppa_report_find(Oid subid, bool wait);
 
 /* Add to a counter that only this process writes. */
 static inline void

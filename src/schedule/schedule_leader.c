@@ -200,6 +200,7 @@ finish_applying(PpaLeader *l)
 	pgstat_report_activity(STATE_IDLE, NULL);
 	l->last_active = GetCurrentTimestamp();
 	report_pending(l);
+	ppa_feedback_send(l->feedback, PPA_FEEDBACK_RELAXED, is_busy(l), false);
 	sync_tables(l, l->last_end);
 }
 
@@ -239,7 +240,7 @@ start_direct(PpaLeader *l)
 		CHECK_FOR_INTERRUPTS();
 		ppa_worker_message(l->worker, message, len);
 	}
-	resetStringInfo(&l->batch->bytes);
+	ppa_batch_drop_messages(l->batch);
 }
 
 static void
@@ -314,12 +315,14 @@ handle_change(PpaLeader *l, const char *message, size_t len)
 		ppa_subscription_reread();
 		return;
 	}
-	ppa_batch_append(l->batch, message, len);
-	if (ppa_batch_open_bytes(l->batch) > ppa_guc_group_bytes * 1024)
+	if (ppa_batch_open_bytes(l->batch) + len > ppa_guc_group_bytes * 1024)
 	{
 		ppa_errctx_reset();
 		start_direct(l);
+		ppa_worker_message(l->worker, message, len);
 	}
+	else
+		ppa_batch_append(l->batch, message, len);
 }
 
 /*
@@ -515,6 +518,8 @@ wait_for_input(PpaLeader *l)
 static void
 handle_dry(PpaLeader *l)
 {
+	if (l->stream.frames > 0)
+		l->last_active = GetCurrentTimestamp();
 	if (l->batch->nmembers > 0)
 	{
 		/* costs no latency: meanwhile more may arrive */
@@ -573,7 +578,8 @@ make_leader(const WalReceiverFunctionsType *transport, WalReceiverConn *conn, bo
 	l->stream.socket = PGINVALID_SOCKET;
 	l->sync_standby = sync_standby;
 	l->last_active = GetCurrentTimestamp();
-	l->last_end = replorigin_session_get_progress(false);
+	/* flushed, as we are going to report it so */
+	l->last_end = replorigin_session_get_progress(true);
 
 	l->slot = ppa_report_claim(MySubscription->oid, MySubscription->dbid, MySubscription->name,
 							   PPA_SUB_STARTING);
@@ -582,8 +588,7 @@ make_leader(const WalReceiverFunctionsType *transport, WalReceiverConn *conn, bo
 		pg_atomic_write_u64(&l->slot->received_lsn, l->last_end);
 		pg_atomic_write_u64(&l->slot->applied_lsn, l->last_end);
 	}
-	l->feedback = ppa_feedback_create(cxt, &l->stream);
-	ppa_feedback_received(l->feedback, l->last_end);
+	l->feedback = ppa_feedback_create(cxt, &l->stream, l->last_end);
 	l->batch = ppa_batch_create(cxt);
 	ppa_origin_adopt();
 	hooks.arg = l;
@@ -604,6 +609,17 @@ note_error(PpaLeader *l)
 	MemoryContextSwitchTo(oldcxt);
 }
 
+/* What the settings of the session keep us from doing. */
+static void
+report_restrictions(void)
+{
+	if (DefaultXactIsoLevel > XACT_READ_COMMITTED)
+		ereport(LOG,
+				(errmsg("pg_parallel_apply applies transactions of subscription \"%s\" one by one: "
+						"default_transaction_isolation is above read committed",
+						MySubscription->name)));
+}
+
 void
 ppa_leader_main(const WalReceiverFunctionsType *transport, WalReceiverConn *conn,
 				bool sync_standby)
@@ -614,6 +630,7 @@ ppa_leader_main(const WalReceiverFunctionsType *transport, WalReceiverConn *conn
 	errcallback.previous = error_context_stack;
 	error_context_stack = &errcallback;
 	ppa_subscription_watch();
+	report_restrictions();
 	start_timer();
 	pgstat_report_activity(STATE_IDLE, NULL);
 	MemoryContextSwitchTo(leader->cxt);

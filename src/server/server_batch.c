@@ -13,6 +13,9 @@
 
 #include "server/server_batch.h"
 
+/* More memory than this is given back. */
+#define KEPT_BYTES (1024 * 1024)
+
 PpaBatch *
 ppa_batch_create(MemoryContext cxt)
 {
@@ -71,11 +74,28 @@ ppa_batch_drop_members(PpaBatch *batch)
 {
 	int			open_bytes = ppa_batch_open_bytes(batch);
 
-	if (open_bytes > 0)
+	if (open_bytes == 0 && batch->bytes.maxlen > KEPT_BYTES)
+	{
+		/* one large row must not cost its memory for ever */
+		MemoryContext oldcxt = MemoryContextSwitchTo(GetMemoryChunkContext(batch->bytes.data));
+
+		pfree(batch->bytes.data);
+		initStringInfo(&batch->bytes);
+		MemoryContextSwitchTo(oldcxt);
+	}
+	else if (open_bytes > 0)
 		memmove(batch->bytes.data, batch->bytes.data + batch->open.start, open_bytes);
 	batch->bytes.len = open_bytes;
 	batch->open.start = 0;
 	batch->nmembers = 0;
+}
+
+void
+ppa_batch_drop_messages(PpaBatch *batch)
+{
+	Assert(batch->nmembers == 0);
+	resetStringInfo(&batch->bytes);
+	batch->open.start = 0;
 }
 
 void

@@ -61,6 +61,9 @@ ppa_batch_open_bytes(const PpaBatch *batch)
 /* Drop the members; the open transaction stays. */
 extern void ppa_batch_drop_members(PpaBatch *batch);
 
+/* Drop the messages of the open transaction, which have been applied. */
+extern void ppa_batch_drop_messages(PpaBatch *batch);
+
 /* Drop everything. */
 extern void ppa_batch_reset(PpaBatch *batch);
 

@@ -98,7 +98,7 @@ ppa_guc_define(void)
 							&ppa_guc_group_bytes,
 							64,
 							1,
-							1024 * 1024,
+							64 * 1024,
 							PGC_SIGHUP,
 							GUC_UNIT_KB,
 							NULL,

@@ -36,7 +36,13 @@ struct PpaLocalRels
 	MemoryContext cxt;
 	HTAB	   *rels;			/* of PpaLocalRel */
 	HTAB	   *roots;			/* of RootEntry */
+	int			batch_slots;	/* of all relations together */
 };
+
+#define MIN_BATCH_SLOTS 2
+
+/* Enough for the runs of a few busy tables, a few hundred kB. */
+#define KEPT_BATCH_SLOTS 4096
 
 /* Which local relation is the target of a remote one. */
 typedef struct RootEntry
@@ -275,6 +281,17 @@ find_triggers(PpaLocalRel *lrel, Relation rel)
 	}
 }
 
+/* May reading a value of this type evaluate the CHECK of a domain? */
+static bool
+may_check_domain(Oid type)
+{
+	Oid			element = get_element_type(type);
+	char		typtype = get_typtype(OidIsValid(element) ? element : type);
+
+	/* a composite type may have columns of domains */
+	return typtype == TYPTYPE_DOMAIN || typtype == TYPTYPE_COMPOSITE;
+}
+
 /* Is any default, CHECK or domain evaluated here that could look at other rows? */
 static bool
 has_mutable_expressions(PpaLocalRel *lrel, Relation rel)
@@ -292,7 +309,7 @@ has_mutable_expressions(PpaLocalRel *lrel, Relation rel)
 
 		if (att->attisdropped)
 			continue;
-		if (get_typtype(att->atttypid) == TYPTYPE_DOMAIN)
+		if (may_check_domain(att->atttypid))
 			return true;
 		if (lrel->column[i] < 0 && !att->attgenerated && (att->atthasdef || att->attidentity))
 		{
@@ -307,7 +324,7 @@ has_mutable_expressions(PpaLocalRel *lrel, Relation rel)
 
 /* Build all that is derived from the catalogs.  The relation is locked. */
 static void
-build(PpaLocalRel *lrel, const PpaRemoteRel *remote, Relation rel)
+build(PpaLocalRels *rels, PpaLocalRel *lrel, const PpaRemoteRel *remote, Relation rel)
 {
 	MemoryContext oldcxt;
 
@@ -315,6 +332,7 @@ build(PpaLocalRel *lrel, const PpaRemoteRel *remote, Relation rel)
 	 * Invalidations that arrive while we read the catalogs may mark the entry
 	 * again, so it becomes valid first: the mark then stays.
 	 */
+	rels->batch_slots -= lrel->nbatch_slots;
 	MemoryContextReset(lrel->cxt);
 	memset(&lrel->remote, 0, sizeof(PpaLocalRel) - offsetof(PpaLocalRel, remote));
 	lrel->valid = true;
@@ -389,7 +407,7 @@ ppa_localrel_open(PpaLocalRels *rels, const PpaRemoteRel *remote, int lockmode, 
 	root->reloid = reloid;
 	lrel = find_or_enter(rels, remote->relid, reloid);
 	if (!lrel->valid)
-		build(lrel, remote, *rel);
+		build(rels, lrel, remote, *rel);
 	return lrel;
 }
 
@@ -399,7 +417,7 @@ ppa_localrel_leaf(PpaLocalRels *rels, const PpaRemoteRel *remote, Relation leaf)
 	PpaLocalRel *lrel = find_or_enter(rels, remote->relid, RelationGetRelid(leaf));
 
 	if (!lrel->valid)
-		build(lrel, remote, leaf);
+		build(rels, lrel, remote, leaf);
 	return lrel;
 }
 
@@ -415,25 +433,39 @@ ppa_localrels_forget_all(PpaLocalRels *rels)
 	invalidate_all(rels, NULL, InvalidOid);
 }
 
-TupleTableSlot *
-ppa_localrel_batch_slot(PpaLocalRel *lrel, int i)
+/* From "have" slots to "want". */
+static void
+resize_batch_slots(PpaLocalRels *rels, PpaLocalRel *lrel, int want)
 {
 	MemoryContext oldcxt = MemoryContextSwitchTo(lrel->cxt);
+	int			have = lrel->nbatch_slots;
 
-	Assert(i <= lrel->nbatch_slots);
-	if (i == lrel->nbatch_slots)
-	{
-		/* double: a relation that gets few rows at a time needs few slots */
-		int			capacity = i == 0 ? 2 : i * 2;
-
-		if (i == 0)
-			lrel->batch_slots = palloc(sizeof(TupleTableSlot *) * capacity);
-		else
-			lrel->batch_slots = repalloc(lrel->batch_slots, sizeof(TupleTableSlot *) * capacity);
-		for (int j = i; j < capacity; j++)
-			lrel->batch_slots[j] = MakeSingleTupleTableSlot(lrel->desc, &TTSOpsVirtual);
-		lrel->nbatch_slots = capacity;
-	}
+	for (int i = want; i < have; i++)
+		ExecDropSingleTupleTableSlot(lrel->batch_slots[i]);
+	if (lrel->batch_slots == NULL)
+		lrel->batch_slots = palloc(sizeof(TupleTableSlot *) * want);
+	else
+		lrel->batch_slots = repalloc(lrel->batch_slots, sizeof(TupleTableSlot *) * want);
+	for (int i = have; i < want; i++)
+		lrel->batch_slots[i] = MakeSingleTupleTableSlot(lrel->desc, &TTSOpsVirtual);
+	lrel->nbatch_slots = want;
+	rels->batch_slots += want - have;
 	MemoryContextSwitchTo(oldcxt);
+}
+
+TupleTableSlot *
+ppa_localrel_batch_slot(PpaLocalRels *rels, PpaLocalRel *lrel, int i)
+{
+	Assert(i <= lrel->nbatch_slots);
+	/* double: a relation that gets few rows at a time needs few slots */
+	if (i == lrel->nbatch_slots)
+		resize_batch_slots(rels, lrel, i == 0 ? MIN_BATCH_SLOTS : i * 2);
 	return lrel->batch_slots[i];
+}
+
+void
+ppa_localrel_trim(PpaLocalRels *rels, PpaLocalRel *lrel)
+{
+	if (rels->batch_slots > KEPT_BATCH_SLOTS && lrel->nbatch_slots > MIN_BATCH_SLOTS)
+		resize_batch_slots(rels, lrel, MIN_BATCH_SLOTS);
 }

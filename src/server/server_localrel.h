@@ -124,6 +124,9 @@ extern void ppa_localrels_forget(PpaLocalRels *rels, uint32 remote_relid);
 extern void ppa_localrels_forget_all(PpaLocalRels *rels);
 
 /* i-th slot for a run of INSERTs; made on demand. */
-extern TupleTableSlot *ppa_localrel_batch_slot(PpaLocalRel *lrel, int i);
+extern TupleTableSlot *ppa_localrel_batch_slot(PpaLocalRels *rels, PpaLocalRel *lrel, int i);
+
+/* A target is closed: give back slots if all relations together keep too many. */
+extern void ppa_localrel_trim(PpaLocalRels *rels, PpaLocalRel *lrel);
 
 #endif							/* PPA_SERVER_LOCALREL_H */

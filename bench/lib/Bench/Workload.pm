@@ -3,8 +3,9 @@
 # A workload names its tables, how many transactions a backlog has at size 1
 # (chosen for a drain of 2 to 6 s), the row changes per transaction, and the
 # pgbench scripts that make it.  In the scripts :i counts the transactions of
-# one client from 1; the K workloads use it to visit disjoint blocks of rows in
-# scattered order.
+# one client from 1; the K workloads use it to visit disjoint blocks of rows, one
+# after the other, as the clients of a table with a growing key do.  S1 is K1
+# with the rows in scattered order: apply then waits for memory at every row.
 
 package Bench::Workload;
 
@@ -43,11 +44,12 @@ my $INSERT = "\\set c random(1, 1000000)\nINSERT INTO events (c) VALUES (:c);\n"
 # K adjacent rows per transaction, each block once per round.
 sub block_script
 {
-	my ($k) = @_;
+	my ($k, $scattered) = @_;
 	my $blocks = $ROWS / $k;
+	my $turn   = ":client_id + @{[CLIENTS]} * (:i - 1)";
 	return
 		$COUNT
-	  . "\\set block permute(:client_id + @{[CLIENTS]} * (:i - 1), $blocks)\n"
+	  . "\\set block " . ($scattered ? "permute($turn, $blocks)" : "($turn) % $blocks") . "\n"
 	  . "UPDATE rows SET version = version + 1"
 	  . " WHERE id BETWEEN :block * $k + 1 AND :block * $k + $k;\n";
 }
@@ -87,6 +89,12 @@ my %WORKLOAD = (
 		changes      => 2,
 		builtin      => 'simple-update',
 		scale        => $PGBENCH_SCALE,
+	},
+	S1 => {
+		tables       => [qw(rows)],
+		transactions => 100_000,
+		changes      => 1,
+		scripts      => [ block_script(1, 1) ],
 	},
 	wide => {
 		tables       => [qw(wide)],
