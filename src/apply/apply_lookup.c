@@ -27,6 +27,7 @@
 
 #include "access/genam.h"
 #include "access/tableam.h"
+#include "access/transam.h"
 #include "access/xact.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
@@ -171,11 +172,20 @@ look(PpaWorker *w, PpaTarget *target, Snapshot snapshot)
 /*
  * Was no other transaction writing when the snapshot was taken?  Then what it
  * does not show did not exist at that moment, not even uncommitted.
+ *
+ * The snapshot lists only those below its xmax that were running; above it all
+ * that have an id are, and there may be our own.
  */
-static inline bool
+static bool
 nobody_else_writes(Snapshot snapshot)
 {
-	return snapshot->xcnt == 0 && snapshot->subxcnt == 0 && !snapshot->suboverflowed;
+	TransactionId own = GetTopTransactionIdIfAny();
+	uint32		above = ReadNextTransactionId() - snapshot->xmax;
+
+	if (TransactionIdIsValid(own) && TransactionIdFollowsOrEquals(own, snapshot->xmax))
+		above--;
+	return above == 0 && snapshot->xcnt == 0 && snapshot->subxcnt == 0 &&
+		!snapshot->suboverflowed;
 }
 
 bool
@@ -188,8 +198,7 @@ ppa_lookup_find_again(PpaWorker *w, PpaTarget *target)
 		SnapshotData dirty;
 		TransactionId inserter;
 
-		ppa_refresh_snapshot();
-		completed = GetActiveSnapshot()->snapXactCompletionCount;
+		completed = ppa_refresh_snapshot();
 		if (look(w, target, GetActiveSnapshot()))
 			return true;
 		if (nobody_else_writes(GetActiveSnapshot()))
@@ -205,8 +214,7 @@ ppa_lookup_find_again(PpaWorker *w, PpaTarget *target)
 		CHECK_FOR_INTERRUPTS();
 	}
 	/* If nobody has finished meanwhile, a new snapshot shows what the first did. */
-	ppa_refresh_snapshot();
-	return GetActiveSnapshot()->snapXactCompletionCount != completed &&
+	return ppa_refresh_snapshot() != completed &&
 		look(w, target, GetActiveSnapshot());
 }
 

@@ -41,11 +41,16 @@
  */
 #define MAX_OPEN_TARGETS 64
 
-void
+uint64
 ppa_refresh_snapshot(void)
 {
+	Snapshot	latest;
+
 	PopActiveSnapshot();
-	PushActiveSnapshot(GetLatestSnapshot());
+	latest = GetLatestSnapshot();
+	/* pushes a copy, which does not have the count */
+	PushActiveSnapshot(latest);
+	return latest->snapXactCompletionCount;
 }
 
 bool

@@ -57,7 +57,10 @@ extern void ppa_targets_close_others(PpaWorker *w, PpaTarget *keep);
 /* After an abort: the server has released what they held. */
 extern void ppa_targets_forget(PpaWorker *w);
 
-/* A newer snapshot for lookups. */
-extern void ppa_refresh_snapshot(void);
+/*
+ * Let a new snapshot be the active one.  Returns how many writing transactions
+ * had been completed when it was taken.
+ */
+extern uint64 ppa_refresh_snapshot(void);
 
 #endif							/* PPA_APPLY_TARGET_H */
