@@ -57,6 +57,12 @@
  */
 #define FLUSH_AFTER_MS 10
 
+/*
+ * A remote transaction that was committed longer ago than this, by the two
+ * nodes' clocks, is part of a backlog.
+ */
+#define BEHIND_MS 20
+
 /* How often the publisher hears from us while applying takes long. */
 #define TICK_MS 1000
 
@@ -70,6 +76,7 @@ typedef struct PpaLeader
 	PpaBatch   *batch;
 	bool		sync_standby;
 	bool		direct;			/* the open transaction is applied as it arrives */
+	bool		waited;			/* the batch has been waited for once */
 	XLogRecPtr	last_end;		/* end of the last remote transaction applied */
 	TimestampTz last_active;	/* last frame received, or end of applying */
 	bool		ping_sent;
@@ -215,6 +222,7 @@ run_batch(PpaLeader *l)
 	set_state(l, PPA_SUB_APPLYING);
 	ppa_worker_apply_batch(l->worker, l->batch);
 	ppa_batch_drop_members(l->batch);
+	l->waited = false;
 	finish_applying(l);
 }
 
@@ -514,12 +522,33 @@ wait_for_input(PpaLeader *l)
 	check_silence(l);
 }
 
+/*
+ * Is it worth waiting for a larger group?  Only where nobody notices: we lag
+ * behind the publisher anyway, and more is about to come.
+ */
+static bool
+should_collect(PpaLeader *l)
+{
+	PpaBatch   *batch = l->batch;
+
+	return !l->waited && !l->sync_standby && ppa_stream_is_flowing(&l->stream) &&
+		batch->nmembers < ppa_guc_group_transactions / 2 &&
+		TimestampDifferenceExceeds(batch->members[batch->nmembers - 1].commit_time,
+								   l->last_active, BEHIND_MS);
+}
+
 /* The input has run dry. */
 static void
 handle_dry(PpaLeader *l)
 {
 	if (l->stream.frames > 0)
 		l->last_active = GetCurrentTimestamp();
+	if (l->batch->nmembers > 0 && should_collect(l))
+	{
+		l->waited = true;
+		ppa_stream_nap(&l->stream);
+		return;
+	}
 	if (l->batch->nmembers > 0)
 	{
 		/* costs no latency: meanwhile more may arrive */
