@@ -37,6 +37,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "apply/apply_heap_fetch.h"
 #include "apply/apply_lookup.h"
 #include "apply/apply_lookup_plan.h"
 #include "apply/apply_own_rows.h"
@@ -131,7 +132,7 @@ find_by_index(PpaWorker *w, PpaTarget *target, Snapshot snapshot)
 	lookup->scan->xs_snapshot = snapshot;
 	index_rescan(lookup->scan, lookup->key, lookup->nkeys, NULL, 0);
 
-	while (!found && index_getnext_slot(lookup->scan, ForwardScanDirection, target->found))
+	while (!found && ppa_index_next(target))
 	{
 		MemoryContextSwitchTo(oldcxt);
 		found = lookup->exact || rows_equal(target, target->found);

@@ -74,6 +74,7 @@ typedef struct PpaTarget
 
 	PpaLookup  *lookup;			/* NULL until the first UPDATE or DELETE */
 	TupleTableSlot *found;		/* the row that was looked up */
+	Size		row_size;		/* of the longest row found; 0: none yet */
 
 	ModifyTableState *mtstate;	/* of a partitioned target */
 	PartitionTupleRouting *proute;
