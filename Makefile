@@ -5,6 +5,7 @@
 #	make all install	build and install only
 #	make bench-drain	backlog drains and latency, built-in against ours
 #	make fuzz SECONDS=60
+#	make sim SEEDS=100000	the scheduler of parallel apply against its oracle
 #	make lint
 #	make core-suite DIR=...	PostgreSQL's own subscription tests, from a copy of src/test/subscription
 PG_MAJOR ?= 15
@@ -13,8 +14,9 @@ PG_CONFIG ?= $(or $(wildcard /usr/lib/postgresql/$(PG_MAJOR)/bin/pg_config),pg_c
 PGXS_MAKE = $(MAKE) --no-print-directory -s -f pgxs.mk PG_CONFIG=$(PG_CONFIG)
 SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 SECONDS ?= 60
+SEEDS ?= 5000
 
-.PHONY: all install clean setup-demo setup-check demo check unit tap fuzz lint bench-drain core-suite
+.PHONY: all install clean setup-demo setup-check demo check unit sim tap fuzz lint bench-drain core-suite
 
 all:
 	$(PGXS_MAKE) all
@@ -40,10 +42,14 @@ demo: setup-demo
 check: setup-check
 	$(MAKE) --no-print-directory lint unit
 	$(MAKE) --no-print-directory fuzz SECONDS=10
+	$(MAKE) --no-print-directory -C test/sim check
 	$(MAKE) --no-print-directory install tap
 
 unit:
 	$(MAKE) --no-print-directory -C test/unit check
+
+sim:
+	$(MAKE) --no-print-directory -C test/sim run SEEDS=$(SEEDS)
 
 tap:
 	ci/tap $(TESTS)

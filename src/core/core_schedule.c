@@ -39,7 +39,8 @@ ppa_schedule_defaults(uint32_t workers)
 	{
 		.workers = workers,
 			.depth = 4,
-			.deps_entries = 1 << 16,
+			/* Four groups of 100 with up to five keys a change, half full; stays in the cache. */
+			.deps_entries = workers * 4096,
 			.deps_mode = PPA_DEPS_TABLE,
 			.retain_bytes = UINT64_C(1) << 20,
 			.flight_bytes = UINT64_C(16) << 20,
@@ -160,7 +161,8 @@ check_invariants(const PpaSchedule *s)
 
 		check_group(s, g, n);
 		ppa_assert(g->start_after >= floor);	/* S5 */
-		if (g->alone || g->large || g->triggers || g->alone_attempt || g->wants_alone || s->backstopped == n)
+		if (g->alone || g->large || g->triggers || g->alone_attempt ||
+			g->wants_alone || s->backstopped == n)
 			floor = n;
 		kept += min_u64(g->bytes, s->config.retain_bytes);
 		if (g->worker == NO_WORKER)
