@@ -433,39 +433,42 @@ ppa_localrels_forget_all(PpaLocalRels *rels)
 	invalidate_all(rels, NULL, InvalidOid);
 }
 
-/* From "have" slots to "want". */
-static void
-resize_batch_slots(PpaLocalRels *rels, PpaLocalRel *lrel, int want)
+TupleTableSlot *
+ppa_localrel_batch_slot(PpaLocalRels *rels, PpaLocalRel *lrel, int i)
 {
-	MemoryContext oldcxt = MemoryContextSwitchTo(lrel->cxt);
-	int			have = lrel->nbatch_slots;
+	MemoryContext oldcxt;
+	int			want = (i == 0) ? MIN_BATCH_SLOTS : i * 2;
 
-	for (int i = want; i < have; i++)
-		ExecDropSingleTupleTableSlot(lrel->batch_slots[i]);
+	Assert(i <= lrel->nbatch_slots);
+	if (likely(i < lrel->nbatch_slots))
+		return lrel->batch_slots[i];
+
+	/* double: a relation that gets few rows at a time needs few slots */
+	if (lrel->batch_slots_cxt == NULL)
+		lrel->batch_slots_cxt = AllocSetContextCreate(lrel->cxt, "pg_parallel_apply slots",
+													  ALLOCSET_SMALL_SIZES);
+	oldcxt = MemoryContextSwitchTo(lrel->batch_slots_cxt);
 	if (lrel->batch_slots == NULL)
 		lrel->batch_slots = palloc(sizeof(TupleTableSlot *) * want);
 	else
 		lrel->batch_slots = repalloc(lrel->batch_slots, sizeof(TupleTableSlot *) * want);
-	for (int i = have; i < want; i++)
-		lrel->batch_slots[i] = MakeSingleTupleTableSlot(lrel->desc, &TTSOpsVirtual);
-	lrel->nbatch_slots = want;
-	rels->batch_slots += want - have;
+	for (int j = lrel->nbatch_slots; j < want; j++)
+		lrel->batch_slots[j] = MakeSingleTupleTableSlot(lrel->desc, &TTSOpsVirtual);
 	MemoryContextSwitchTo(oldcxt);
-}
-
-TupleTableSlot *
-ppa_localrel_batch_slot(PpaLocalRels *rels, PpaLocalRel *lrel, int i)
-{
-	Assert(i <= lrel->nbatch_slots);
-	/* double: a relation that gets few rows at a time needs few slots */
-	if (i == lrel->nbatch_slots)
-		resize_batch_slots(rels, lrel, i == 0 ? MIN_BATCH_SLOTS : i * 2);
+	rels->batch_slots += want - lrel->nbatch_slots;
+	lrel->nbatch_slots = want;
 	return lrel->batch_slots[i];
 }
 
 void
 ppa_localrel_trim(PpaLocalRels *rels, PpaLocalRel *lrel)
 {
-	if (rels->batch_slots > KEPT_BATCH_SLOTS && lrel->nbatch_slots > MIN_BATCH_SLOTS)
-		resize_batch_slots(rels, lrel, MIN_BATCH_SLOTS);
+	if (rels->batch_slots <= KEPT_BATCH_SLOTS || lrel->batch_slots_cxt == NULL)
+		return;
+	/* the slots hold no pins and no references: their memory is all there is */
+	MemoryContextDelete(lrel->batch_slots_cxt);
+	rels->batch_slots -= lrel->nbatch_slots;
+	lrel->batch_slots_cxt = NULL;
+	lrel->batch_slots = NULL;
+	lrel->nbatch_slots = 0;
 }

@@ -83,6 +83,7 @@ typedef struct PpaLocalRel
 
 	TupleTableSlot *search_slot;
 	TupleTableSlot *new_slot;
+	MemoryContext batch_slots_cxt;	/* of the slots below */
 	int			nbatch_slots;
 	TupleTableSlot **batch_slots;	/* rows of a run of INSERTs */
 } PpaLocalRel;
