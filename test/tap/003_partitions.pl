@@ -225,7 +225,8 @@ SQL
 }
 ppa_load_stop($pub, $load);
 compare('partitions changed under load');
-is(ppa_log_count($sub, qr/ERROR: /, $error->{next}) - ppa_log_count($sub, qr/no partition of relation "moved"/, $error->{next}),
-	0, 'no other error');
+# A worker that is restarted at once may find the origin still held by the one that ends: the server's own race.
+my $expected = qr/no partition of relation "moved"|replication origin with ID \d+ is already active/;
+is(ppa_log_count($sub, qr/ERROR: /, $error->{next}) - ppa_log_count($sub, $expected, $error->{next}), 0, 'no other error');
 
 done_testing();
