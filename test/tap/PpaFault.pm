@@ -18,6 +18,9 @@
 #   fault_missing($sub, $name)       missing_rows of our view (undef when the built-in worker is tested)
 #   fault_session($node, $db)        background psql session -> (session, pid of its backend)
 #   fault_moved_rows($pub, $sub, %opt)  the scenario of 033, 034 and 036, see there
+#   fault_applied($pub, $sub, $offset, $what, $name)  TAP: all that is committed on the publisher now is applied, and no
+#                                    replication worker has logged an ERROR since $offset of the log; dies if one has
+#   fault_private_kb($pid)           private memory (RssAnon) of a process, without shared buffers
 #   fault_env($name, $default)       a number from the environment
 package PpaFault;
 
@@ -34,7 +37,7 @@ use Time::HiRes qw(time usleep);
 our @EXPORT = qw(
   fault_seed fault_pause fault_schema fault_load_start fault_load_resume fault_load_stop fault_equal fault_origin
   fault_progress fault_walsender fault_replaced fault_blocked fault_no_crash fault_missing fault_env
-  fault_session fault_moved_rows
+  fault_session fault_moved_rows fault_applied fault_private_kb
 );
 
 my %running;    # pgbench pids that must not outlive a test that dies
@@ -252,6 +255,36 @@ sub fault_session
 	my ($node, $db) = @_;
 	my $session = $node->background_psql($db // 'postgres');
 	return ($session, $session->query_safe('SELECT pg_backend_pid()'));
+}
+
+sub fault_applied
+{
+	my ($pub, $sub, $offset, $what, $name) = @_;
+	$name //= 'sub';
+	my $target = $pub->lsn('write');
+	my $end = time() + $PostgreSQL::Test::Utils::timeout_default;
+	my $done = "SELECT count(*) FROM pg_stat_replication WHERE application_name = '$name' AND replay_lsn >= '$target'";
+	my (@errors, $applied);
+	until (@errors || $applied)
+	{
+		croak "timed out waiting until it is applied: $what" if time() > $end;
+		usleep(50_000);
+		$applied = $pub->safe_psql('postgres', $done);
+		@errors = map { "$_->{text} ($_->{context})" }
+		  grep { $_->{level} eq 'ERROR' && $_->{backend} =~ /logical replication/ } ppa_log_entries($sub, $offset);
+	}
+
+	# The worker tries again and again: nothing that follows would be reached.
+	is($errors[0], undef, "$what: applied without an error") or croak "the subscription stands still: $what";
+	return;
+}
+
+sub fault_private_kb
+{
+	my ($pid) = @_;
+	my ($kb) = PostgreSQL::Test::Utils::slurp_file("/proc/$pid/status") =~ /^RssAnon:\s+(\d+) kB/m
+	  or croak "no RssAnon of $pid";
+	return $kb;
 }
 
 # Local sessions update a column that only the subscriber has while the publisher updates the same rows. That column is
