@@ -3,6 +3,7 @@
 #	make demo			install what is missing, build, run the demo (KEEP=1 leaves the nodes running)
 #	make check			the same, then all tests
 #	make all install	build and install only
+#	make check-long		the fault tests as long as they are meant to be (about 15 minutes)
 #	make bench-drain	backlog drains and latency, built-in against ours
 #	make fuzz SECONDS=60
 #	make sim SEEDS=100000	the scheduler of parallel apply against its oracle
@@ -16,7 +17,7 @@ SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 SECONDS ?= 60
 SEEDS ?= 5000
 
-.PHONY: all install clean setup-demo setup-check demo check unit sim tap fuzz lint bench-drain core-suite
+.PHONY: all install clean setup-demo setup-check demo check unit sim tap check-long fuzz lint bench-drain core-suite
 
 all:
 	$(PGXS_MAKE) all
@@ -53,6 +54,11 @@ sim:
 
 tap:
 	ci/tap $(TESTS)
+
+check-long:
+	ROUNDS=100 SECONDS=60 LOCK_SECONDS=60 CHANGES=5000000 RELATIONS=10000 N=100000 PG_TEST_TIMEOUT_DEFAULT=900 \
+	ci/tap test/tap/030_terminate.pl test/tap/033_moved_row.pl test/tap/034_moved_row_trigger.pl \
+		test/tap/039_long_lock.pl test/tap/040_prefix.pl test/tap/041_memory.pl
 
 fuzz:
 	$(MAKE) --no-print-directory -C test/fuzz run SECONDS=$(SECONDS)
