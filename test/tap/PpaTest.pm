@@ -393,6 +393,8 @@ sub ppa_load_start
 	push @cmd, $pub->connstr('postgres');
 	my $load = { output => '' };
 	my $output = \$load->{output};
+	# whoever runs the tests in the background may have us ignore the signal that ppa_load_stop() sends
+	local $SIG{INT} = 'DEFAULT';
 	$load->{run} = IPC::Run::start(\@cmd, '<', \undef, '>&', $output);
 	push @loads, $load;
 	return $load;
