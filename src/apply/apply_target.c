@@ -41,6 +41,8 @@
  */
 #define MAX_OPEN_TARGETS 64
 
+static void close_target(PpaWorker *w, PpaTarget *target);
+
 uint64
 ppa_refresh_snapshot(void)
 {
@@ -193,7 +195,7 @@ open_target(PpaWorker *w, uint32 relid)
 	if (w->ntargets >= MAX_OPEN_TARGETS)
 	{
 		ppa_batches_flush(w);
-		ppa_target_close(w, dlist_head_element(PpaTarget, node, &w->targets));
+		close_target(w, dlist_head_element(PpaTarget, node, &w->targets));
 	}
 	target = make_target(w, lrel, rel);
 
@@ -240,7 +242,7 @@ ppa_target_open(PpaWorker *w, uint32 relid)
 
 		/* Something changed that our lock allows, a new partition say. */
 		ppa_batches_flush(w);
-		ppa_target_close(w, target);
+		close_target(w, target);
 	}
 	target = open_target(w, relid);
 	*memo = target;
@@ -431,8 +433,9 @@ clear_slots(PpaLocalRel *lrel)
 	ExecClearTuple(lrel->new_slot);
 }
 
-void
-ppa_target_close(PpaWorker *w, PpaTarget *target)
+/* Close one target; its rows kept back must have been written. */
+static void
+close_target(PpaWorker *w, PpaTarget *target)
 {
 	PpaTarget **memo = &w->memo[target->lrel->remote_relid % PPA_TARGET_MEMO];
 	dlist_iter	iter;
@@ -468,7 +471,7 @@ void
 ppa_targets_close(PpaWorker *w)
 {
 	while (!dlist_is_empty(&w->targets))
-		ppa_target_close(w, dlist_head_element(PpaTarget, node, &w->targets));
+		close_target(w, dlist_head_element(PpaTarget, node, &w->targets));
 }
 
 void
@@ -481,7 +484,7 @@ ppa_targets_close_others(PpaWorker *w, PpaTarget *keep)
 		PpaTarget  *target = dlist_container(PpaTarget, node, iter.cur);
 
 		if (target != keep)
-			ppa_target_close(w, target);
+			close_target(w, target);
 	}
 }
 

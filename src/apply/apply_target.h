@@ -47,10 +47,9 @@ extern void ppa_target_check_updatable(const PpaTarget *target);
 extern void ppa_target_fill_defaults(PpaTarget *target, TupleTableSlot *slot);
 
 /*
- * Close one target, all, or all but one; rows kept back must have been
- * written.  A trigger may do to a table what cannot be done while it is open.
+ * Close all targets, or all but one; rows kept back must have been written.
+ * A trigger may do to a table what cannot be done while it is open.
  */
-extern void ppa_target_close(PpaWorker *w, PpaTarget *target);
 extern void ppa_targets_close(PpaWorker *w);
 extern void ppa_targets_close_others(PpaWorker *w, PpaTarget *keep);
 
