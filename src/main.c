@@ -69,27 +69,26 @@ static bool sync_standby = false;
 	"pg_catalog.lower(pg_catalog.current_setting('application_name')))"
 
 static bool
-publisher_waits(WalReceiverConn *conn)
+is_named_as_standby(WalReceiverConn *conn)
 {
 	Oid			types[1] = {BOOLOID};
 	WalRcvExecResult *result;
-	bool		waits = false;
+	bool		named = false;
 
 	StartTransactionCommand();
-	result = (transport->walrcv_exec) (conn,
-									   NAMED_AS_STANDBY_QUERY, 1, types);
+	result = (transport->walrcv_exec) (conn, NAMED_AS_STANDBY_QUERY, 1, types);
 	if (result->status == WALRCV_OK_TUPLES)
 	{
 		TupleTableSlot *slot = MakeSingleTupleTableSlot(result->tupledesc, &TTSOpsMinimalTuple);
 		bool		isnull;
 
 		if (tuplestore_gettupleslot(result->tuplestore, true, false, slot))
-			waits = DatumGetBool(slot_getattr(slot, 1, &isnull));
+			named = DatumGetBool(slot_getattr(slot, 1, &isnull));
 		ExecDropSingleTupleTableSlot(slot);
 	}
 	walrcv_clear_result(result);
 	CommitTransactionCommand();
-	return waits;
+	return named;
 }
 
 /* The subscription was handed back by a worker that met what it cannot apply. */
@@ -149,7 +148,7 @@ wrapped_startstreaming(WalReceiverConn *conn, const WalRcvStreamOptions *options
 							MySubscription->name),
 					 errdetail("Large transactions are sent at their commit.")));
 		options = &lowered;
-		sync_standby = publisher_waits(conn);
+		sync_standby = is_named_as_standby(conn);
 	}
 	MemoryContextSwitchTo(oldcxt);
 	return (transport->walrcv_startstreaming) (conn, options);

@@ -202,6 +202,14 @@ report_pending(PpaLeader *l)
 }
 
 static void
+begin_applying(PpaLeader *l)
+{
+	notice_changes(l);
+	pgstat_report_activity(STATE_RUNNING, NULL);
+	set_state(l, PPA_SUB_APPLYING);
+}
+
+static void
 finish_applying(PpaLeader *l)
 {
 	pgstat_report_activity(STATE_IDLE, NULL);
@@ -217,9 +225,7 @@ run_batch(PpaLeader *l)
 {
 	if (l->batch->nmembers == 0)
 		return;
-	notice_changes(l);
-	pgstat_report_activity(STATE_RUNNING, NULL);
-	set_state(l, PPA_SUB_APPLYING);
+	begin_applying(l);
 	ppa_worker_apply_batch(l->worker, l->batch);
 	ppa_batch_drop_members(l->batch);
 	l->waited = false;
@@ -237,9 +243,7 @@ start_direct(PpaLeader *l)
 	int			end;
 
 	run_batch(l);
-	notice_changes(l);
-	pgstat_report_activity(STATE_RUNNING, NULL);
-	set_state(l, PPA_SUB_APPLYING);
+	begin_applying(l);
 	l->direct = true;
 	ppa_worker_begin(l->worker, &l->batch->open);
 	end = l->batch->bytes.len;
