@@ -3,14 +3,12 @@
 EXTENSION = pg_parallel_apply
 MODULE_big = pg_parallel_apply
 DATA = sql/pg_parallel_apply--0.1.0.sql
-# The scheduler of parallel apply is finished and simulated (test/sim), but nothing calls it yet.
-SCHEDULER = $(wildcard src/core/core_deps.c src/core/core_relorder.c src/core/core_schedule*.c)
-OBJS = $(patsubst %.c,%.o,$(sort $(filter-out $(SCHEDULER),$(wildcard src/*.c src/*/*.c))))
+OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
 
 # PGXS tracks no headers: let the compiler write the dependencies.
 PG_CPPFLAGS = -I$(CURDIR)/src -MMD -MP
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers $(if $(PPA_WERROR),-Werror)
-# PostgreSQL 15 marks exported symbols only by default visibility; ours are few, in main.c and sqlfuncs.c.
+# PostgreSQL 15 marks exported symbols only by default visibility; ours are few: _PG_init, the SQL functions, the apply worker's main function.
 PG_CFLAGS += -fvisibility=hidden -DPGDLLEXPORT='__attribute__((visibility("default")))'
 
 # No LLVM bitcode: nothing here is inlined into JIT-compiled queries.

@@ -6,7 +6,8 @@
  * A row is looked up with an MVCC snapshot and then changed without locking
  * it first: whoever changes it in between makes the change fail, and then it
  * is looked up anew.  So the snapshot may be as old as the local transaction:
- * what it shows wrongly is found out.  Only "no such row" needs more:
+ * what it shows wrongly is found out.  Only "no such row" needs more, once all
+ * earlier transactions of the stream have committed:
  *
  *	1. a look with a new snapshot; if it knows of no other writer, that is all;
  *	2. a look with a dirty snapshot, which shows a row that another session
@@ -40,6 +41,7 @@
 #include "apply/apply_heap_fetch.h"
 #include "apply/apply_lookup.h"
 #include "apply/apply_lookup_plan.h"
+#include "apply/apply_order.h"
 #include "apply/apply_own_rows.h"
 #include "apply/apply_target.h"
 
@@ -52,6 +54,13 @@ release_pins(PpaTarget *target)
 	ExecClearTuple(target->found);
 	if (lookup->scan != NULL)
 		index_rescan(lookup->scan, lookup->key, lookup->nkeys, NULL, 0);
+}
+
+void
+ppa_lookup_release(PpaWorker *w)
+{
+	if (w->looked_up != NULL && w->looked_up->lookup != NULL)
+		release_pins(w->looked_up);
 }
 
 void
@@ -112,6 +121,18 @@ rows_equal(PpaTarget *target, TupleTableSlot *row)
 	return true;
 }
 
+/*
+ * Is a row that a dirty snapshot shows one that a later transaction of the
+ * stream is inserting?  Then it does not exist yet, from where we are.
+ */
+static inline bool
+is_from_later(PpaWorker *w, Snapshot snapshot)
+{
+	return snapshot->snapshot_type == SNAPSHOT_DIRTY && w->order != NULL &&
+		TransactionIdIsValid(snapshot->xmin) &&
+		w->order->is_later(w->order->arg, snapshot->xmin);
+}
+
 static bool
 find_by_index(PpaWorker *w, PpaTarget *target, Snapshot snapshot)
 {
@@ -135,7 +156,8 @@ find_by_index(PpaWorker *w, PpaTarget *target, Snapshot snapshot)
 	while (!found && ppa_index_next(target))
 	{
 		MemoryContextSwitchTo(oldcxt);
-		found = lookup->exact || rows_equal(target, target->found);
+		found = (lookup->exact || rows_equal(target, target->found)) &&
+			!is_from_later(w, snapshot);
 		ppa_worker_tick(w);
 		MemoryContextSwitchTo(w->txn_cxt);
 	}
@@ -151,7 +173,7 @@ find_by_scan(PpaWorker *w, PpaTarget *target, Snapshot snapshot)
 
 	while (!found && table_scan_getnextslot(scan, ForwardScanDirection, target->found))
 	{
-		found = rows_equal(target, target->found);
+		found = rows_equal(target, target->found) && !is_from_later(w, snapshot);
 		ppa_worker_tick(w);
 	}
 	/* the slot keeps its own pin on the row's page */
@@ -202,6 +224,8 @@ ppa_lookup_find_again(PpaWorker *w, PpaTarget *target)
 		completed = ppa_refresh_snapshot();
 		if (look(w, target, GetActiveSnapshot()))
 			return true;
+		if (ppa_await_earlier(w, target->lrel->remote_relid, true))
+			continue;
 		if (nobody_else_writes(GetActiveSnapshot()))
 			return false;
 

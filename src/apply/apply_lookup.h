@@ -35,4 +35,7 @@ extern bool ppa_lookup_find_again(PpaWorker *w, PpaTarget *target);
  */
 extern bool ppa_lookup_lock(PpaWorker *w, PpaTarget *target);
 
+/* Let go of the buffers that the last lookup has left pinned; the next one takes its own. */
+extern void ppa_lookup_release(PpaWorker *w);
+
 #endif							/* PPA_APPLY_LOOKUP_H */

@@ -20,6 +20,7 @@
 #include "apply/apply_insert.h"
 #include "apply/apply_message.h"
 #include "apply/apply_modify.h"
+#include "apply/apply_order.h"
 #include "apply/apply_target.h"
 #include "apply/apply_truncate.h"
 #include "server/server_errctx.h"
@@ -88,6 +89,9 @@ do_change(PpaWorker *w, const char *message, int len)
 		return;					/* not synchronised yet */
 	lrel = target->lrel;
 	ppa_errctx.rel = lrel->remote;
+	ppa_report_worker_change(w->report, lrel->reloid, w->change->type);
+	if (unlikely(lrel->ordered))
+		ppa_await_earlier(w, w->change->relid, false);
 
 	/*
 	 * Before a row is looked at, those kept back must be in the table.  What
@@ -126,6 +130,7 @@ do_change(PpaWorker *w, const char *message, int len)
 		CommandCounterIncrement();
 		UpdateActiveSnapshotCommandId();
 	}
+	ppa_report_worker_rows(w->report, 1);
 	ppa_errctx.rel = NULL;
 }
 
@@ -135,6 +140,9 @@ do_truncate(PpaWorker *w, const char *message, int len)
 	PpaTruncate truncate;
 	PpaWireError err;
 
+	if (!w->alone)
+		ppa_require_solo(w);
+	ppa_report_worker_change(w->report, InvalidOid, PPA_MSG_TRUNCATE);
 	ppa_local_begin(w);
 	if (!ppa_wire_truncate(message, len, &truncate, &err))
 		ppa_protocol_error(&err);

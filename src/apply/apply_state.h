@@ -26,6 +26,7 @@
 #include "utils/typcache.h"
 
 #include "report/report_counters.h"
+#include "report/report_workers.h"
 #include "server/server_localrel.h"
 #include "server/server_relmap.h"
 #include "wire/wire_message.h"
@@ -90,6 +91,7 @@ typedef struct PpaTarget
 #define PPA_TARGET_MEMO 64
 
 struct PpaWorkerHooks;
+struct PpaOrder;
 
 typedef struct PpaWorker
 {
@@ -114,6 +116,8 @@ typedef struct PpaWorker
 	/* the remote transaction */
 	XLogRecPtr	final_lsn;
 	bool		skipping;		/* ALTER SUBSCRIPTION ... SKIP */
+	bool		alone;			/* no later transaction is being applied meanwhile */
+	bool		sync_decided;	/* somebody else decides which tables are synchronised */
 	bool		row_by_row;		/* no runs: each change is complete when it returns */
 
 	/* the message */
@@ -123,8 +127,13 @@ typedef struct PpaWorker
 	int			scratch_size;	/* allocated */
 
 	const struct PpaWorkerHooks *hooks;
+	const struct PpaOrder *order;	/* NULL: nothing is applied besides */
 	PpaSubSlot *slot;			/* may be NULL */
+	PpaWorkerSlot *report;		/* what it is at, for the views; may be NULL */
 } PpaWorker;
+
+/* Thrown where a remote transaction turns out to need a local one of its own, or to be alone. */
+#define PPA_ERRCODE_REGROUP MAKE_SQLSTATE('X', 'P', 'A', '0', '1')
 
 /* Set by the leader's timer; see ppa_worker_tick(). */
 extern volatile sig_atomic_t ppa_tick_due;

@@ -32,6 +32,7 @@
 #include "utils/snapmgr.h"
 
 #include "apply/apply_insert.h"
+#include "apply/apply_order.h"
 #include "apply/apply_target.h"
 #include "server/server_compat.h"
 
@@ -141,12 +142,11 @@ init_routing(PpaTarget *target)
 	target->proute = ExecSetupPartitionTupleRouting(target->estate, target->rel);
 }
 
-/* The remote transaction needs a local transaction of its own. */
-static void
-require_solo(PpaWorker *w)
+void
+ppa_require_solo(PpaWorker *w)
 {
 	w->solo = true;
-	if (w->members > 1)
+	if (w->members > 1 || !w->alone)
 		ereport(ERROR,
 				(errcode(PPA_ERRCODE_REGROUP),
 				 errmsg_internal("remote transaction needs a local transaction of its own")));
@@ -184,14 +184,14 @@ open_target(PpaWorker *w, uint32 relid)
 	if (remote == NULL)
 		elog(ERROR, "no relation map entry for remote relation ID %u", relid);
 	lrel = ppa_localrel_open(w->lrels, remote, RowExclusiveLock, &rel);
-	if (!ppa_target_is_synced(w, lrel))
+	if (!w->sync_decided && !ppa_target_is_synced(w, lrel))
 	{
 		/* it cannot become ours before this transaction ends */
 		table_close(rel, RowExclusiveLock);
 		return NULL;
 	}
 	if (lrel->solo)
-		require_solo(w);
+		ppa_require_solo(w);
 	if (w->ntargets >= MAX_OPEN_TARGETS)
 	{
 		ppa_batches_flush(w);
@@ -236,7 +236,7 @@ ppa_target_open(PpaWorker *w, uint32 relid)
 		{
 			/* A target is open because a transaction before this one may write it. */
 			if (unlikely(target->lrel->solo))
-				require_solo(w);
+				ppa_require_solo(w);
 			return target;
 		}
 
@@ -263,6 +263,8 @@ ppa_target_leaf(PpaWorker *w, PpaTarget *root, ResultRelInfo *rri)
 		if (leaf->rri == rri)
 		{
 			leaf->lrel = ppa_localrel_leaf(w->lrels, remote, leaf->rel);
+			if (unlikely(leaf->lrel->ordered))
+				ppa_await_earlier(w, remote->relid, false);
 			return leaf;
 		}
 	}
@@ -282,9 +284,11 @@ ppa_target_leaf(PpaWorker *w, PpaTarget *root, ResultRelInfo *rri)
 	{
 		/* Known from now on before the next transaction joins a group. */
 		root->lrel->solo = true;
-		require_solo(w);
+		ppa_require_solo(w);
 		ppa_targets_close_others(w, root);
 	}
+	if (leaf->lrel->ordered)
+		ppa_await_earlier(w, remote->relid, false);
 	init_storage(leaf);
 	init_updated_columns(leaf);
 	dlist_init(&leaf->leaves);

@@ -14,9 +14,6 @@
 
 #include "apply/apply_state.h"
 
-/* Thrown where a remote transaction turns out to need a local one of its own. */
-#define PPA_ERRCODE_REGROUP MAKE_SQLSTATE('X', 'P', 'A', '0', '1')
-
 /*
  * The target of a change of "relid", opened and locked on first use in the
  * local transaction.  NULL: its table is not synchronised yet, so that the
@@ -29,6 +26,12 @@ extern PpaTarget *ppa_target_leaf(PpaWorker *w, PpaTarget *root, ResultRelInfo *
 
 /* Does the subscription apply changes of this table at this point of the stream? */
 extern bool ppa_target_is_synced(PpaWorker *w, PpaLocalRel *lrel);
+
+/*
+ * The remote transaction needs a local transaction of its own, and nobody
+ * beside it: ERROR with PPA_ERRCODE_REGROUP unless it has them.
+ */
+extern void ppa_require_solo(PpaWorker *w);
 
 /*
  * Check privileges of the subscription's owner, RLS and the publication of

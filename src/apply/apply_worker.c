@@ -1,26 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * apply_worker.c
- *	  The process that applies changes: groups, local transactions, errors.
+ *	  The process that applies changes: remote and local transactions.
  *
  * Owns:	the local transaction.  This is the only place where it commits, and
- *			where an error in it is caught.
- * Runs in:	the leader (serial mode).
+ *			where it is rolled back.
+ * Runs in:	the leader (serial mode), the apply workers.
  * Memory:	cxt (process) > txn_cxt (local transaction) > change_cxt (change).
- *
- * Error isolation: an error in a local transaction that holds one remote
- * transaction, applied row by row, is thrown as it is; the subscription stops
- * there.  Any other error may be due to the company or to the run: the local
- * transaction is rolled back and its members are applied again one by one,
- * row by row, without a net.  So the good ones before the bad one are
- * committed, and the bad one stops the subscription where, and with what, the
- * built-in worker would have stopped.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/commit_ts.h"
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "commands/trigger.h"
@@ -35,10 +26,8 @@
 #include "apply/apply_target.h"
 #include "apply/apply_worker.h"
 #include "commit/commit_origin.h"
-#include "core/core_group.h"
 #include "server/server_compat.h"
 #include "server/server_errctx.h"
-#include "server/server_guc.h"
 #include "server/server_subscription.h"
 
 volatile sig_atomic_t ppa_tick_due = false;
@@ -66,6 +55,7 @@ ppa_worker_create(MemoryContext parent, PpaSubSlot *slot, const PpaWorkerHooks *
 	dlist_init(&w->batches);
 	w->slot = slot;
 	w->hooks = hooks;
+	w->alone = true;
 	return w;
 }
 
@@ -85,30 +75,15 @@ ppa_worker_call_tick(PpaWorker *w)
 	w->hooks->tick(w->hooks->arg);
 }
 
-/* The rules for groups now: settings and subscription may have changed. */
-static PpaGroupRules
-current_rules(void)
+void
+ppa_worker_learn_relation(PpaWorker *w, const PpaRelationMessage *relation)
 {
-	PpaGroupRules rules = {
-		.max_transactions = ppa_guc_group_transactions,
-		.max_bytes = (size_t) ppa_guc_group_bytes * 1024
-	};
-
-	/*
-	 * While a transaction is to be skipped, each commit may be the one that
-	 * clears the LSN.  Above READ COMMITTED, what runs in a local transaction
-	 * would see all members with the snapshot of the first.
-	 */
-	rules.grouping = XLogRecPtrIsInvalid(MySubscription->skiplsn) &&
-		DefaultXactIsoLevel <= XACT_READ_COMMITTED &&
-		(ppa_guc_group_commit == PPA_GROUP_COMMIT_ON ||
-		 (ppa_guc_group_commit == PPA_GROUP_COMMIT_AUTO && !track_commit_timestamp));
-	return rules;
+	if (ppa_relmap_learn(w->relmap, relation))
+		ppa_localrels_forget(w->lrels, relation->relid);
 }
 
-/* A remote transaction begins: is it the one to skip? */
-static void
-begin_member(PpaWorker *w, const PpaMember *member)
+void
+ppa_worker_begin_member(PpaWorker *w, const PpaMember *member)
 {
 	ppa_errctx_set_transaction(member->xid, member->final_lsn);
 	ppa_errctx.message_type = PPA_MSG_BEGIN;
@@ -137,15 +112,9 @@ forget_local(PpaWorker *w)
 		ppa_worker_resize_scratch(w, SCRATCH_BYTES);
 }
 
-/*
- * Commit the local transaction, if there is one, with "last" as the last
- * remote transaction in it.
- */
-static void
-commit_local(PpaWorker *w, const PpaMember *last, int transactions)
+void
+ppa_local_complete(PpaWorker *w, const PpaMember *last)
 {
-	XLogRecPtr	local_lsn = InvalidXLogRecPtr;
-
 	ppa_errctx.message_type = PPA_MSG_COMMIT;
 	if (w->skipping)
 	{
@@ -155,16 +124,28 @@ commit_local(PpaWorker *w, const PpaMember *last, int transactions)
 		w->skipping = false;
 		ppa_local_begin(w);
 	}
+	if (!w->in_txn)
+		return;
+	ppa_batches_flush(w);
+	ppa_targets_close(w);
+	PopActiveSnapshot();
+}
+
+XLogRecPtr
+ppa_local_commit(PpaWorker *w, const PpaMember *last, XLogRecPtr expected)
+{
+	Assert(w->in_txn);
+	ppa_subscription_clear_skip(last->final_lsn);
+	ppa_origin_arm(last->end_lsn, last->commit_time, expected);
+	CommitTransactionCommand();
+	return XactLastCommitEnd;
+}
+
+void
+ppa_local_committed(PpaWorker *w)
+{
 	if (w->in_txn)
 	{
-		ppa_batches_flush(w);
-		ppa_targets_close(w);
-		PopActiveSnapshot();
-		ppa_subscription_clear_skip(last->final_lsn);
-		ppa_origin_arm(last->end_lsn, last->commit_time);
-		CommitTransactionCommand();
-		local_lsn = XactLastCommitEnd;
-		ppa_report_group(w->slot, transactions, &w->counts);
 		forget_local(w);
 		pgstat_report_stat(false);
 	}
@@ -177,89 +158,13 @@ commit_local(PpaWorker *w, const PpaMember *last, int transactions)
 		ppa_subscription_reread();
 	}
 	MemoryContextSwitchTo(w->cxt);
-	w->hooks->applied(w->hooks->arg, last->end_lsn, local_lsn);
 }
 
-static PpaTxnFacts
-learn_member(PpaWorker *w, const PpaBatch *batch, const PpaMember *member)
-{
-	PpaTxnFacts facts = {.bytes = member->end - member->start};
-	const char *message;
-	int			len;
-
-	for (int pos = member->start; ppa_batch_next(batch, &pos, member->end, &message, &len);)
-		ppa_learn_facts(w, message, len, &facts);
-	return facts;
-}
-
-static void
-run_member(PpaWorker *w, const PpaBatch *batch, const PpaMember *member)
-{
-	const char *message;
-	int			len;
-
-	begin_member(w, member);
-	for (int pos = member->start; ppa_batch_next(batch, &pos, member->end, &message, &len);)
-	{
-		CHECK_FOR_INTERRUPTS();
-		ppa_worker_tick(w);
-		ppa_apply_message(w, message, len);
-	}
-}
-
-/*
- * Apply members [*done, end) without catching errors.  *done moves on with
- * every commit.
- */
-static void
-run_members(PpaWorker *w, const PpaBatch *batch, volatile int *done, int end)
-{
-	PpaGroup	group = {0};
-
-	for (int i = *done; i < end; i++)
-	{
-		const PpaMember *member = &batch->members[i];
-		PpaGroupRules rules = current_rules();
-		PpaTxnFacts facts = learn_member(w, batch, member);
-
-		if (!ppa_group_admits(&rules, &group, &facts))
-		{
-			commit_local(w, member - 1, group.transactions);
-			*done = i;
-			group = (PpaGroup) {0};
-		}
-		w->members = group.transactions + 1;
-		run_member(w, batch, member);
-		facts.solo |= w->solo;
-		ppa_group_add(&rules, &group, &facts);
-		if (ppa_group_is_full(&rules, &group) || i == end - 1)
-		{
-			commit_local(w, member, group.transactions);
-			*done = i + 1;
-			group = (PpaGroup) {0};
-		}
-	}
-}
-
-/*
- * In PG_CATCH: is the error that of one remote transaction, as the built-in
- * worker would have it?
- */
-static bool
-is_verdict(PpaWorker *w)
-{
-	if (w->row_by_row || geterrcode() == ERRCODE_QUERY_CANCELED)
-		return true;
-	return w->members == 1 && !w->batched && geterrcode() != PPA_ERRCODE_REGROUP;
-}
-
-/* In PG_CATCH: undo the local transaction and go on. */
-static void
-rollback_local(PpaWorker *w)
+void
+ppa_local_rollback(PpaWorker *w)
 {
 	HOLD_INTERRUPTS();
 	MemoryContextSwitchTo(w->cxt);
-	FlushErrorState();
 	ppa_origin_drop();
 	AbortOutOfAnyTransaction();
 	ppa_origin_resume();
@@ -271,55 +176,5 @@ rollback_local(PpaWorker *w)
 	}
 	ppa_errctx_reset();
 	w->skipping = false;
-	if (w->slot != NULL)
-		ppa_report_add(&w->slot->group_replays, 1);
 	RESUME_INTERRUPTS();
-}
-
-void
-ppa_worker_apply_batch(PpaWorker *w, const PpaBatch *batch)
-{
-	volatile int done = 0;
-	volatile bool failed = false;
-
-	PG_TRY();
-	{
-		run_members(w, batch, &done, batch->nmembers);
-	}
-	PG_CATCH();
-	{
-		if (is_verdict(w))
-			PG_RE_THROW();
-		rollback_local(w);
-		failed = true;
-	}
-	PG_END_TRY();
-
-	if (!failed)
-		return;
-	w->row_by_row = true;
-	while (done < batch->nmembers)
-		run_members(w, batch, &done, done + 1);
-	w->row_by_row = false;
-}
-
-void
-ppa_worker_begin(PpaWorker *w, const PpaMember *txn)
-{
-	Assert(!w->in_txn);
-	w->members = 1;
-	begin_member(w, txn);
-}
-
-void
-ppa_worker_message(PpaWorker *w, const char *message, int len)
-{
-	ppa_worker_tick(w);
-	ppa_apply_message(w, message, len);
-}
-
-void
-ppa_worker_commit(PpaWorker *w, const PpaMember *txn)
-{
-	commit_local(w, txn, 1);
 }

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * apply_worker.h
- *	  The process that applies changes: groups, local transactions, errors.
+ *	  The process that applies changes: remote and local transactions.
  *
- * In serial mode this is the leader itself.  The leader hands over complete
- * remote transactions in batches, or, when one is large, message by message.
+ * What serial apply (apply_serial.c) and the apply workers of parallel apply
+ * (apply_parallel.c) have in common.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +14,6 @@
 #include "postgres.h"
 
 #include "access/xlogdefs.h"
-#include "datatype/timestamp.h"
 
 #include "apply/apply_state.h"
 #include "report/report_counters.h"
@@ -24,34 +23,40 @@ typedef struct PpaWorkerHooks
 {
 	void	   *arg;
 
-	/*
-	 * All remote transactions up to end_lsn are applied.  local_lsn is the
-	 * end of the local commit record, or invalid if nothing was committed.
-	 */
-	void		(*applied) (void *arg, XLogRecPtr end_lsn, XLogRecPtr local_lsn);
-
 	/* Called at least every second while applying takes long; must not throw. */
 	void		(*tick) (void *arg);
 } PpaWorkerHooks;
 
-/* Once per process; the origin has been adopted. */
+/* Once per process. */
 extern PpaWorker *ppa_worker_create(MemoryContext parent, PpaSubSlot *slot,
 									const PpaWorkerHooks *hooks);
 
 /*
- * Apply the members of a batch, in as few local transactions as the rules
- * allow.  After an error they are applied one by one; what is thrown is then
- * the error of the first transaction that fails by itself, with all before it
- * committed.
+ * A description that does not stand in the stream of a local transaction: no
+ * rollback takes it back.
  */
-extern void ppa_worker_apply_batch(PpaWorker *w, const PpaBatch *batch);
+extern void ppa_worker_learn_relation(PpaWorker *w, const PpaRelationMessage *relation);
+
+/* A remote transaction begins: is it the one to skip? */
+extern void ppa_worker_begin_member(PpaWorker *w, const PpaMember *member);
 
 /*
- * Apply a large transaction while it arrives: begin, then its messages, then
- * commit.
+ * Do what is left of the local transaction, if there is one, but for its
+ * commit.  "last" is the last remote transaction in it.  Afterwards it holds
+ * its locks, but no pin, no snapshot, no open relation.
  */
-extern void ppa_worker_begin(PpaWorker *w, const PpaMember *txn);
-extern void ppa_worker_message(PpaWorker *w, const char *message, int len);
-extern void ppa_worker_commit(PpaWorker *w, const PpaMember *txn);
+extern void ppa_local_complete(PpaWorker *w, const PpaMember *last);
+
+/*
+ * Commit it, with the progress of the origin; "expected" is what that was
+ * before, where the origin is shared.  Returns the end of the commit record.
+ */
+extern XLogRecPtr ppa_local_commit(PpaWorker *w, const PpaMember *last, XLogRecPtr expected);
+
+/* After the commit, when everything about it has been reported. */
+extern void ppa_local_committed(PpaWorker *w);
+
+/* In PG_CATCH, with the error dealt with: undo the local transaction and go on. */
+extern void ppa_local_rollback(PpaWorker *w);
 
 #endif							/* PPA_APPLY_WORKER_H */

@@ -11,8 +11,15 @@
  *
  * States, kept by this module alone:
  *	none		no origin id: nothing written carries the origin
- *	owned		id set and session acquired: every WAL record carries the id
- *	armed		owned, and the commit that follows moves the progress
+ *	stamped		id set: every WAL record carries it; the session is acquired only
+ *				for the moment of a commit, as the apply workers of a subscription
+ *				share one origin
+ *	owned		id set and session acquired, for as long as this process lives
+ *	armed		stamped or owned, and the commit that follows moves the progress
+ *
+ * A commit with an id but no acquired session crashes the server (so would an
+ * abort from 16 on): while stamped, a commit that is not armed loses the id
+ * for its duration.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,6 +30,7 @@
 
 #include "access/xlogdefs.h"
 #include "datatype/timestamp.h"
+#include "replication/origin.h"
 
 /*
  * Take over the origin that this process has acquired (state: owned).
@@ -30,10 +38,32 @@
  */
 extern void ppa_origin_adopt(void);
 
-/* The next commit moves the progress to end_lsn (state: armed). */
-extern void ppa_origin_arm(XLogRecPtr end_lsn, TimestampTz commit_time);
+/* Write with this origin, which others write with too (state: stamped).  Once per process. */
+extern void ppa_origin_stamp(RepOriginId id);
 
-/* After an abort that we go on from: back from none to owned. */
+/* The origin that was adopted or stamped. */
+extern RepOriginId ppa_origin_id(void);
+
+/* The leader, which has adopted it, leaves it to its workers (none), or takes it back (owned). */
+extern void ppa_origin_lend(void);
+extern void ppa_origin_take_back(void);
+
+/*
+ * The next commit moves the progress to end_lsn (state: armed).  While
+ * stamped, interrupts are held from that commit on: see
+ * ppa_origin_committed(); and it fails if the progress is not "expected"
+ * before it: on 15 nothing else keeps somebody from moving it by hand.
+ */
+extern void ppa_origin_arm(XLogRecPtr end_lsn, TimestampTz commit_time, XLogRecPtr expected);
+
+/*
+ * While stamped, the commit was armed and has returned: gives up the session.
+ * The caller publishes the commit and only then resumes interrupts.  Returns
+ * the progress: a commit that has written nothing does not move it.
+ */
+extern XLogRecPtr ppa_origin_committed(void);
+
+/* After an abort that we go on from: back from none to owned or stamped. */
 extern void ppa_origin_resume(void);
 
 /*

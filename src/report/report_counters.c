@@ -3,9 +3,10 @@
  * report_counters.c
  *	  What pg_parallel_apply shows of itself, in shared memory.
  *
- * Runs in:	the postmaster (startup), leaders (write), backends (read).
+ * Runs in:	the postmaster (startup), leaders and apply workers (write),
+ *			backends (read).
  * Memory:	one fixed array, as many slots as there can be logical replication
- *			workers.
+ *			workers; report_workers.c has another.
  * Locks:	"ppa->lock" to claim a slot; a slot's spinlock for its texts.
  *
  *-------------------------------------------------------------------------
@@ -21,6 +22,7 @@
 #include "utils/timestamp.h"
 
 #include "report/report_counters.h"
+#include "report/report_workers.h"
 
 typedef struct PpaShared
 {
@@ -55,7 +57,46 @@ shmem_request(void)
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
 	RequestAddinShmemSpace(shared_size());
+	RequestAddinShmemSpace(ppa_report_workers_size());
 	RequestNamedLWLockTranche("pg_parallel_apply", 1);
+}
+
+/* What is true only while there is a leader. */
+static void
+reset_present(PpaSubSlot *slot)
+{
+	pg_atomic_write_u32(&slot->state, PPA_SUB_DOWN);
+	pg_atomic_write_u64(&slot->oldest_pending, 0);
+	pg_atomic_write_u32(&slot->workers_wanted, 0);
+	pg_atomic_write_u32(&slot->workers_running, 0);
+	pg_atomic_write_u32(&slot->queued_groups, 0);
+	pg_atomic_write_u64(&slot->queued_bytes, 0);
+	pg_atomic_write_u32(&slot->pid, 0);
+}
+
+static void
+init_numbers(PpaSubSlot *slot)
+{
+	pg_atomic_uint32 *present[] = {
+		&slot->pid, &slot->state, &slot->workers_wanted, &slot->workers_running,
+		&slot->queued_groups,
+	};
+	pg_atomic_uint64 *numbers[] = {
+		&slot->oldest_pending, &slot->queued_bytes,
+		&slot->received_lsn, &slot->dispatched_lsn, &slot->applied_lsn, &slot->flushed_lsn,
+		&slot->groups, &slot->transactions, &slot->inserts, &slot->updates, &slot->deletes,
+		&slot->truncates, &slot->multi_insert_rows, &slot->missing_rows, &slot->group_replays,
+		&slot->turn_waits, &slot->errors, &slot->dependency_waits, &slot->ordered_changes,
+		&slot->retries_missing, &slot->retries_unique, &slot->retries_deadlock,
+		&slot->retries_other, &slot->groups_aborted, &slot->groups_alone, &slot->groups_large,
+		&slot->relations_ordered, &slot->refused_workers,
+	};
+
+	for (int i = 0; i < lengthof(present); i++)
+		pg_atomic_init_u32(present[i], 0);
+	for (int i = 0; i < lengthof(numbers); i++)
+		pg_atomic_init_u64(numbers[i], 0);
+	pg_atomic_init_u32(&slot->state, PPA_SUB_DOWN);
 }
 
 /* All but the lock and the condition variable, which readers may be using. */
@@ -69,22 +110,7 @@ reset_slot(PpaSubSlot *slot)
 	slot->last_error_time = 0;
 	slot->hand_back = false;
 	SpinLockRelease(&slot->mutex);
-	pg_atomic_init_u32(&slot->pid, 0);
-	pg_atomic_init_u32(&slot->state, PPA_SUB_DOWN);
-	pg_atomic_init_u64(&slot->received_lsn, 0);
-	pg_atomic_init_u64(&slot->applied_lsn, 0);
-	pg_atomic_init_u64(&slot->flushed_lsn, 0);
-	pg_atomic_init_u64(&slot->oldest_pending, 0);
-	pg_atomic_init_u64(&slot->groups, 0);
-	pg_atomic_init_u64(&slot->transactions, 0);
-	pg_atomic_init_u64(&slot->inserts, 0);
-	pg_atomic_init_u64(&slot->updates, 0);
-	pg_atomic_init_u64(&slot->deletes, 0);
-	pg_atomic_init_u64(&slot->truncates, 0);
-	pg_atomic_init_u64(&slot->multi_insert_rows, 0);
-	pg_atomic_init_u64(&slot->missing_rows, 0);
-	pg_atomic_init_u64(&slot->group_replays, 0);
-	pg_atomic_init_u64(&slot->errors, 0);
+	init_numbers(slot);
 }
 
 static void
@@ -93,6 +119,7 @@ init_slot(PpaSubSlot *slot)
 	memset(slot, 0, sizeof(*slot));
 	SpinLockInit(&slot->mutex);
 	pg_atomic_init_u32(&slot->waiters, 0);
+	pg_atomic_init_u32(&slot->stops, 0);
 	ConditionVariableInit(&slot->applied_cv);
 	reset_slot(slot);
 }
@@ -114,6 +141,7 @@ shmem_startup(void)
 		for (int i = 0; i < ppa->nslots; i++)
 			init_slot(&ppa->slots[i]);
 	}
+	ppa_report_workers_startup();
 	LWLockRelease(AddinShmemInitLock);
 }
 
@@ -126,10 +154,14 @@ ppa_report_init(void)
 	shmem_startup_hook = shmem_startup;
 }
 
-bool
-ppa_report_available(void)
+void
+ppa_report_require(void)
 {
-	return ppa != NULL;
+	if (ppa == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("pg_parallel_apply must be loaded via shared_preload_libraries"),
+				 errhint("Add pg_parallel_apply to shared_preload_libraries and restart the server.")));
 }
 
 int
@@ -149,9 +181,7 @@ release_slot(int code, Datum arg)
 {
 	PpaSubSlot *slot = (PpaSubSlot *) DatumGetPointer(arg);
 
-	pg_atomic_write_u32(&slot->state, PPA_SUB_DOWN);
-	pg_atomic_write_u64(&slot->oldest_pending, 0);
-	pg_atomic_write_u32(&slot->pid, 0);
+	reset_present(slot);
 	ConditionVariableBroadcast(&slot->applied_cv);
 }
 
@@ -195,6 +225,9 @@ ppa_report_claim(Oid subid, Oid dbid, const char *subname, PpaSubState state)
 		namestrcpy(&slot->subname, subname);
 		slot->start_time = GetCurrentTimestamp();
 		SpinLockRelease(&slot->mutex);
+		reset_present(slot);
+		pg_atomic_write_u64(&slot->dispatched_lsn, 0);
+		ppa_report_schedule_begin(slot);
 		pg_atomic_write_u32(&slot->state, state);
 		pg_atomic_write_u32(&slot->pid, MyProcPid);
 	}
@@ -251,6 +284,52 @@ ppa_report_applied(PpaSubSlot *slot, XLogRecPtr lsn)
 }
 
 void
+ppa_report_schedule_begin(PpaSubSlot *slot)
+{
+	if (slot != NULL)
+		memset(&slot->schedule, 0, sizeof(slot->schedule));
+}
+
+static uint64
+other_failures(const PpaScheduleStats *stats)
+{
+	uint64		n = 0;
+
+	for (int i = 0; i < PPA_FAILURES; i++)
+	{
+		if (i != PPA_FAILED_UNIQUE && i != PPA_FAILED_DEADLOCK)
+			n += stats->failures[i];
+	}
+	return n;
+}
+
+void
+ppa_report_schedule(PpaSubSlot *slot, const PpaScheduleStats *stats)
+{
+	const PpaScheduleStats *old;
+
+	if (slot == NULL)
+		return;
+	old = &slot->schedule;
+	ppa_report_add(&slot->dependency_waits, stats->dependency_waits - old->dependency_waits);
+	ppa_report_add(&slot->ordered_changes, stats->ordered_changes - old->ordered_changes);
+	ppa_report_add(&slot->retries_missing, stats->missed - old->missed);
+	ppa_report_add(&slot->retries_unique,
+				   stats->failures[PPA_FAILED_UNIQUE] - old->failures[PPA_FAILED_UNIQUE]);
+	ppa_report_add(&slot->retries_deadlock,
+				   stats->failures[PPA_FAILED_DEADLOCK] - old->failures[PPA_FAILED_DEADLOCK]);
+	ppa_report_add(&slot->retries_other, other_failures(stats) - other_failures(old));
+	ppa_report_add(&slot->groups_aborted, stats->victims - old->victims);
+	ppa_report_add(&slot->groups_alone, stats->alone_groups - old->alone_groups);
+	ppa_report_add(&slot->groups_large, stats->large_groups - old->large_groups);
+	ppa_report_add(&slot->relations_ordered, stats->relations_ordered - old->relations_ordered);
+	ppa_report_add(&slot->refused_workers, stats->refused_workers - old->refused_workers);
+	pg_atomic_write_u32(&slot->workers_running, stats->workers_up);
+	pg_atomic_write_u32(&slot->queued_groups, stats->queued);
+	slot->schedule = *stats;
+}
+
+void
 ppa_report_error(PpaSubSlot *slot, const char *message, int sqlstate)
 {
 	if (slot == NULL)
@@ -261,4 +340,10 @@ ppa_report_error(PpaSubSlot *slot, const char *message, int sqlstate)
 	slot->last_error_time = GetCurrentTimestamp();
 	SpinLockRelease(&slot->mutex);
 	ppa_report_add(&slot->errors, 1);
+}
+
+bool
+ppa_report_first_stop(PpaSubSlot *slot)
+{
+	return slot != NULL && pg_atomic_fetch_add_u32(&slot->stops, 1) == 0;
 }

@@ -3,16 +3,14 @@
  * schedule_leader.c
  *	  The leader: our loop in place of the built-in apply worker's.
  *
- * Owns:	the stream from the publisher, the batch being formed, the order of
- *			receive > batch > apply > commit > report.
+ * Owns:	the stream from the publisher: frames, messages, waiting; what is done
+ *			between remote transactions.
  * Runs in:	the apply worker that the server's launcher has started.
  * Memory:	one context under the server's ApplyContext.
  * Locks:	none of its own.
  *
- * Remote transactions are collected whole in a batch and applied when no more
- * can be read without waiting, or when there are enough of them.  One that
- * grows above pg_parallel_apply.group_bytes is applied while it arrives
- * ("direct").
+ * What becomes of a remote transaction is decided by the mode: serial or
+ * parallel, see schedule_state.h.
  *
  * Between remote transactions nothing of ours is open, and the leader does
  * what the server's loop does there: invalidations, subscription, settings
@@ -36,11 +34,12 @@
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
 
-#include "apply/apply_worker.h"
+#include "apply/apply_serial.h"
 #include "commit/commit_origin.h"
 #include "receive/receive_feedback.h"
 #include "receive/receive_stream.h"
 #include "schedule/schedule_leader.h"
+#include "schedule/schedule_state.h"
 #include "server/server_compat.h"
 #include "server/server_errctx.h"
 #include "server/server_guc.h"
@@ -66,33 +65,17 @@
 /* How often the publisher hears from us while applying takes long. */
 #define TICK_MS 1000
 
-typedef struct PpaLeader
-{
-	MemoryContext cxt;
-	PpaStream	stream;
-	PpaFeedback *feedback;
-	PpaWorker  *worker;
-	PpaSubSlot *slot;			/* may be NULL */
-	PpaBatch   *batch;
-	bool		sync_standby;
-	bool		direct;			/* the open transaction is applied as it arrives */
-	bool		waited;			/* the batch has been waited for once */
-	XLogRecPtr	last_end;		/* end of the last remote transaction applied */
-	TimestampTz last_active;	/* last frame received, or end of applying */
-	bool		ping_sent;
-} PpaLeader;
-
 /* For the timer and the hooks. */
 static PpaLeader *leader = NULL;
 
-static inline bool
-is_busy(const PpaLeader *l)
+bool
+ppa_leader_is_busy(const PpaLeader *l)
 {
-	return l->direct || l->batch->is_open || l->batch->nmembers > 0;
+	return l->direct || l->batch->is_open || l->batch->nmembers > 0 || ppa_parallel_in_flight(l);
 }
 
-static void
-set_state(PpaLeader *l, PpaSubState state)
+void
+ppa_leader_set_state(PpaLeader *l, PpaSubState state)
 {
 	if (l->slot != NULL)
 		pg_atomic_write_u32(&l->slot->state, state);
@@ -166,13 +149,9 @@ reload_configuration(void)
 	leave_if_not_ours();
 }
 
-/*
- * Nothing is applied in part: notice what has changed around us.  Comes before
- * anything is applied, so that what was altered before the publisher committed
- * counts.
- */
-static void
-notice_changes(PpaLeader *l)
+/* Before anything is applied: what was altered before the publisher committed counts. */
+void
+ppa_leader_notice(PpaLeader *l)
 {
 	CHECK_FOR_INTERRUPTS();
 	AcceptInvalidationMessages();
@@ -181,79 +160,14 @@ notice_changes(PpaLeader *l)
 	MemoryContextSwitchTo(l->cxt);
 }
 
-/* Table synchronisation; all up to lsn is applied, and nothing of ours is open. */
-static void
-sync_tables(PpaLeader *l, XLogRecPtr lsn)
+void
+ppa_leader_sync_tables(PpaLeader *l, XLogRecPtr lsn)
 {
 	process_syncing_tables(lsn);
 	MemoryContextSwitchTo(l->cxt);
 }
 
-/* Show what is pending, after something was applied. */
-static void
-report_pending(PpaLeader *l)
-{
-	if (l->slot == NULL)
-		return;
-	pg_atomic_write_u64(&l->slot->oldest_pending,
-						l->batch->is_open ? l->batch->open.commit_time : 0);
-	pg_atomic_write_u64(&l->slot->flushed_lsn, ppa_feedback_flushed_lsn(l->feedback));
-	set_state(l, l->batch->is_open ? PPA_SUB_RECEIVING : PPA_SUB_IDLE);
-}
-
-static void
-begin_applying(PpaLeader *l)
-{
-	notice_changes(l);
-	pgstat_report_activity(STATE_RUNNING, NULL);
-	set_state(l, PPA_SUB_APPLYING);
-}
-
-static void
-finish_applying(PpaLeader *l)
-{
-	pgstat_report_activity(STATE_IDLE, NULL);
-	l->last_active = GetCurrentTimestamp();
-	report_pending(l);
-	ppa_feedback_send(l->feedback, PPA_FEEDBACK_RELAXED, is_busy(l), false);
-	sync_tables(l, l->last_end);
-}
-
-/* Apply the complete transactions of the batch, if any. */
-static void
-run_batch(PpaLeader *l)
-{
-	if (l->batch->nmembers == 0)
-		return;
-	begin_applying(l);
-	ppa_worker_apply_batch(l->worker, l->batch);
-	ppa_batch_drop_members(l->batch);
-	l->waited = false;
-	finish_applying(l);
-}
-
 /* ---------- messages ---------- */
-
-/* The open transaction is large: apply what is there of it, and go on so. */
-static void
-start_direct(PpaLeader *l)
-{
-	const char *message;
-	int			len;
-	int			end;
-
-	run_batch(l);
-	begin_applying(l);
-	l->direct = true;
-	ppa_worker_begin(l->worker, &l->batch->open);
-	end = l->batch->bytes.len;
-	for (int pos = l->batch->open.start; ppa_batch_next(l->batch, &pos, end, &message, &len);)
-	{
-		CHECK_FOR_INTERRUPTS();
-		ppa_worker_message(l->worker, message, len);
-	}
-	ppa_batch_drop_messages(l->batch);
-}
 
 static void
 handle_begin(PpaLeader *l, const char *message, size_t len)
@@ -271,7 +185,7 @@ handle_begin(PpaLeader *l, const char *message, size_t len)
 	if (l->slot != NULL && l->batch->nmembers == 0)
 	{
 		pg_atomic_write_u64(&l->slot->oldest_pending, begin.commit_time);
-		set_state(l, PPA_SUB_RECEIVING);
+		ppa_leader_set_state(l, PPA_SUB_RECEIVING);
 	}
 }
 
@@ -299,16 +213,10 @@ handle_commit(PpaLeader *l, const char *message, size_t len)
 	ppa_errctx_reset();
 	ppa_batch_commit(batch, commit.end_lsn, commit.commit_time);
 
-	if (l->direct)
-	{
-		ppa_worker_commit(l->worker, &batch->members[batch->nmembers - 1]);
-		l->direct = false;
-		ppa_batch_reset(batch);
-		finish_applying(l);
-	}
-	else if (batch->nmembers >= ppa_guc_group_transactions ||
-			 batch->bytes.len >= ppa_guc_group_bytes * 1024)
-		run_batch(l);
+	if (l->parallel != NULL)
+		ppa_parallel_commit(l);
+	else
+		ppa_serial_mode_commit(l);
 }
 
 static void
@@ -319,22 +227,10 @@ handle_change(PpaLeader *l, const char *message, size_t len)
 				(errcode(ERRCODE_PROTOCOL_VIOLATION),
 				 errmsg_internal("%s message sent out of order",
 								 logicalrep_message_type(message[0]))));
-	if (l->direct)
-	{
-		ppa_errctx.message_type = 0;
-		ppa_worker_message(l->worker, message, len);
-		/* a large transaction must not keep DISABLE waiting */
-		ppa_subscription_reread();
-		return;
-	}
-	if (ppa_batch_open_bytes(l->batch) + len > ppa_guc_group_bytes * 1024)
-	{
-		ppa_errctx_reset();
-		start_direct(l);
-		ppa_worker_message(l->worker, message, len);
-	}
+	if (l->parallel != NULL)
+		ppa_parallel_change(l, message, len);
 	else
-		ppa_batch_append(l->batch, message, len);
+		ppa_serial_mode_change(l, message, len);
 }
 
 /*
@@ -432,13 +328,23 @@ note_received(PpaLeader *l, XLogRecPtr lsn, TimestampTz send_time, bool keepaliv
 		pg_atomic_write_u64(&l->slot->received_lsn, lsn);
 }
 
+/* Do now with what is complete what can be done. */
+static void
+push(PpaLeader *l)
+{
+	if (l->parallel != NULL)
+		ppa_parallel_push(l);
+	else
+		ppa_serial_mode_push(l);
+}
+
 /* The publisher asks how far we are: tell it the best that can be said. */
 static void
 answer_request(PpaLeader *l)
 {
-	run_batch(l);
+	push(l);
 	ppa_feedback_flush(l->feedback);
-	ppa_feedback_send(l->feedback, PPA_FEEDBACK_FORCED, is_busy(l), false);
+	ppa_feedback_send(l->feedback, PPA_FEEDBACK_FORCED, ppa_leader_is_busy(l), false);
 }
 
 static void
@@ -467,6 +373,23 @@ handle_frame(PpaLeader *l, const char *buf, int len)
 
 /* ---------- waiting ---------- */
 
+/*
+ * Serial or parallel?  Nothing is in flight, and this process is outside of
+ * transactions.
+ */
+static void
+choose_mode(PpaLeader *l)
+{
+	int			wanted = ppa_leader_workers_wanted();
+
+	if (l->slot != NULL)
+		pg_atomic_write_u32(&l->slot->workers_wanted, wanted);
+	if (l->parallel != NULL && wanted != ppa_parallel_workers(l))
+		ppa_parallel_end(l);
+	if (l->parallel == NULL && wanted > 0 && GetCurrentTimestamp() >= l->parallel_at)
+		ppa_parallel_begin(l, wanted);
+}
+
 /* Nothing has come for a while: is the publisher still there? */
 static void
 check_silence(PpaLeader *l)
@@ -488,12 +411,39 @@ check_silence(PpaLeader *l)
 		}
 	}
 	ppa_feedback_send(l->feedback, ping ? PPA_FEEDBACK_FORCED : PPA_FEEDBACK_NOW,
-					  is_busy(l), ping);
+					  ppa_leader_is_busy(l), ping);
 	if (!IsTransactionState())
 		pgstat_report_stat(true);
 }
 
-/* All that could be read has been applied, and the stream is idle: wait. */
+/* Show what is pending, with the stream idle. */
+static void
+report_idle(PpaLeader *l)
+{
+	if (l->slot == NULL)
+		return;
+	pg_atomic_write_u64(&l->slot->flushed_lsn, ppa_feedback_flushed_lsn(l->feedback));
+	if (l->direct || ppa_parallel_in_flight(l))
+		return;
+	pg_atomic_write_u64(&l->slot->oldest_pending,
+						l->batch->is_open ? l->batch->open.commit_time : 0);
+	ppa_leader_set_state(l, l->batch->is_open ? PPA_SUB_RECEIVING : PPA_SUB_IDLE);
+}
+
+/*
+ * The stream is idle, and nothing is being applied: what is to be done where
+ * nothing is in flight.
+ */
+static void
+use_quiet_moment(PpaLeader *l)
+{
+	ppa_leader_notice(l);
+	ppa_leader_sync_tables(l, ppa_feedback_received_lsn(l->feedback));
+	ppa_report_applied(l->slot, ppa_feedback_received_lsn(l->feedback));
+	choose_mode(l);
+}
+
+/* All that could be read is applied, or with the workers, and the stream is idle: wait. */
 static void
 wait_for_input(PpaLeader *l)
 {
@@ -505,25 +455,29 @@ wait_for_input(PpaLeader *l)
 		ppa_feedback_flush(l->feedback);
 		unflushed = false;
 	}
-	ppa_feedback_send(l->feedback, PPA_FEEDBACK_NOW, is_busy(l), false);
-	if (!is_busy(l))
-	{
-		notice_changes(l);
-		sync_tables(l, ppa_feedback_received_lsn(l->feedback));
-		ppa_report_applied(l->slot, ppa_feedback_received_lsn(l->feedback));
-	}
-	if (!l->direct)
-		report_pending(l);
+	ppa_feedback_send(l->feedback, PPA_FEEDBACK_NOW, ppa_leader_is_busy(l), false);
+	if (!ppa_leader_is_busy(l))
+		use_quiet_moment(l);
+	report_idle(l);
 
-	events = ppa_stream_wait(&l->stream, unflushed ? FLUSH_AFTER_MS : IDLE_WAIT_MS);
+	events = ppa_stream_wait(&l->stream,
+							 ppa_parallel_before_sleep(l, unflushed ?
+													   FLUSH_AFTER_MS : IDLE_WAIT_MS));
 	if (!l->direct)
 		reload_configuration();
 	if (events & WL_SOCKET_READABLE)
 		return;
 	/* Not only at WL_TIMEOUT: our own timer sets the latch, too. */
-	if (unflushed)
+	if (unflushed && !ppa_parallel_in_flight(l))
 		ppa_feedback_flush(l->feedback);
 	check_silence(l);
+}
+
+bool
+ppa_leader_is_behind(const PpaLeader *l, TimestampTz commit_time)
+{
+	return !l->sync_standby && ppa_stream_is_flowing(&l->stream) &&
+		TimestampDifferenceExceeds(commit_time, l->last_active, BEHIND_MS);
 }
 
 /*
@@ -535,38 +489,50 @@ should_collect(PpaLeader *l)
 {
 	PpaBatch   *batch = l->batch;
 
-	return !l->waited && !l->sync_standby && ppa_stream_is_flowing(&l->stream) &&
-		batch->nmembers < ppa_guc_group_transactions / 2 &&
-		TimestampDifferenceExceeds(batch->members[batch->nmembers - 1].commit_time,
-								   l->last_active, BEHIND_MS);
+	if (l->parallel != NULL)
+		return ppa_parallel_should_collect(l);
+	return !l->waited && batch->nmembers > 0 && batch->nmembers < ppa_guc_group_transactions / 2 &&
+		ppa_leader_is_behind(l, batch->members[batch->nmembers - 1].commit_time);
 }
 
 /* The input has run dry. */
 static void
 handle_dry(PpaLeader *l)
 {
+	bool		pushed = l->parallel == NULL && l->batch->nmembers > 0;
+
 	if (l->stream.frames > 0)
 		l->last_active = GetCurrentTimestamp();
-	if (l->batch->nmembers > 0 && should_collect(l))
+	if (should_collect(l))
 	{
 		l->waited = true;
 		ppa_stream_nap(&l->stream);
 		return;
 	}
-	if (l->batch->nmembers > 0)
-	{
-		/* costs no latency: meanwhile more may arrive */
-		run_batch(l);
-		if (!l->sync_standby)
-			return;
-	}
+	push(l);
+	/* applying has cost no latency: meanwhile more may have arrived */
+	if (pushed && !l->sync_standby)
+		return;
 	if (!l->sync_standby && ppa_stream_is_flowing(&l->stream))
 	{
-		ppa_feedback_send(l->feedback, PPA_FEEDBACK_RELAXED, is_busy(l), false);
+		ppa_feedback_send(l->feedback, PPA_FEEDBACK_RELAXED, ppa_leader_is_busy(l), false);
 		ppa_stream_nap(&l->stream);
 		return;
 	}
 	wait_for_input(l);
+}
+
+/* Has the publisher said all, and is all of it applied? */
+static void
+finish_stream(PpaLeader *l)
+{
+	ereport(LOG,
+			(errmsg("data stream from publisher has ended")));
+	push(l);
+	while (ppa_parallel_in_flight(l))
+		ppa_parallel_wait(l);
+	ppa_feedback_send(l->feedback, PPA_FEEDBACK_NOW, ppa_leader_is_busy(l), false);
+	ppa_stream_end(&l->stream);
 }
 
 static void
@@ -578,6 +544,11 @@ run(PpaLeader *l)
 		int			len;
 
 		CHECK_FOR_INTERRUPTS();
+		if (!ppa_parallel_can_read(l))
+		{
+			ppa_parallel_wait(l);
+			continue;
+		}
 		len = ppa_stream_receive(&l->stream, &buf);
 		if (len > 0)
 			handle_frame(l, buf, len);
@@ -585,11 +556,7 @@ run(PpaLeader *l)
 			handle_dry(l);
 		else
 		{
-			ereport(LOG,
-					(errmsg("data stream from publisher has ended")));
-			run_batch(l);
-			ppa_feedback_send(l->feedback, PPA_FEEDBACK_NOW, is_busy(l), false);
-			ppa_stream_end(&l->stream);
+			finish_stream(l);
 			return;
 		}
 	}
@@ -600,7 +567,7 @@ run(PpaLeader *l)
 static PpaLeader *
 make_leader(const WalReceiverFunctionsType *transport, WalReceiverConn *conn, bool sync_standby)
 {
-	static PpaWorkerHooks hooks = {.applied = applied_hook,.tick = tick_hook};
+	static PpaSerialHooks hooks = {.worker.tick = tick_hook,.applied = applied_hook};
 	MemoryContext cxt = AllocSetContextCreate(ApplyContext, "pg_parallel_apply leader",
 											  ALLOCSET_DEFAULT_SIZES);
 	PpaLeader  *l = MemoryContextAllocZero(cxt, sizeof(PpaLeader));
@@ -623,9 +590,10 @@ make_leader(const WalReceiverFunctionsType *transport, WalReceiverConn *conn, bo
 	}
 	l->feedback = ppa_feedback_create(cxt, &l->stream, l->last_end);
 	l->batch = ppa_batch_create(cxt);
+	l->views = ppa_relviews_create(cxt);
 	ppa_origin_adopt();
-	hooks.arg = l;
-	l->worker = ppa_worker_create(cxt, l->slot, &hooks);
+	hooks.worker.arg = l;
+	l->serial = ppa_serial_create(cxt, l->slot, &hooks);
 	snprintf(ppa_errctx.origin_name, sizeof(ppa_errctx.origin_name), "pg_%u", MySubscription->oid);
 	return l;
 }
@@ -642,6 +610,13 @@ note_error(PpaLeader *l)
 	MemoryContextSwitchTo(oldcxt);
 }
 
+int
+ppa_leader_workers_wanted(void)
+{
+	/* a snapshot that lasts would show a worker what was before it had to wait */
+	return DefaultXactIsoLevel > XACT_READ_COMMITTED ? 0 : ppa_guc_workers;
+}
+
 /* What the settings of the session keep us from doing. */
 static void
 report_restrictions(void)
@@ -653,6 +628,20 @@ report_restrictions(void)
 						MySubscription->name)));
 }
 
+/*
+ * The leader leaves last: its workers may hold what others wait for, and must
+ * not commit when the next leader has begun.  Whoever drops or alters the
+ * subscription holds a lock on it and waits for this process, so nothing here
+ * may wait for a lock.
+ */
+static void
+leader_exit(int code, Datum arg)
+{
+	ppa_origin_drop();
+	AbortOutOfAnyTransaction();
+	ppa_parallel_stop(leader);
+}
+
 void
 ppa_leader_main(const WalReceiverFunctionsType *transport, WalReceiverConn *conn,
 				bool sync_standby)
@@ -660,6 +649,7 @@ ppa_leader_main(const WalReceiverFunctionsType *transport, WalReceiverConn *conn
 	ErrorContextCallback errcallback = {.callback = ppa_errctx_callback};
 
 	leader = make_leader(transport, conn, sync_standby);
+	before_shmem_exit(leader_exit, (Datum) 0);
 	errcallback.previous = error_context_stack;
 	error_context_stack = &errcallback;
 	ppa_subscription_watch();
@@ -670,12 +660,17 @@ ppa_leader_main(const WalReceiverFunctionsType *transport, WalReceiverConn *conn
 
 	PG_TRY();
 	{
+		choose_mode(leader);
 		run(leader);
 	}
 	PG_CATCH();
 	{
-		/* the server commits while it handles the error */
+		/*
+		 * The server commits while it handles the error: nothing may be
+		 * applied any more then, and the origin must not move.
+		 */
 		ppa_origin_drop();
+		ppa_parallel_stop(leader);
 		note_error(leader);
 		PG_RE_THROW();
 	}

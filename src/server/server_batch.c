@@ -3,7 +3,7 @@
  * server_batch.c
  *	  Complete remote transactions on their way from the leader to apply.
  *
- * Runs in:	the leader.
+ * Runs in:	the leader and the apply workers.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,6 +29,17 @@ ppa_batch_create(MemoryContext cxt)
 	return batch;
 }
 
+static void
+add_member(PpaBatch *batch, const PpaMember *member)
+{
+	if (batch->nmembers == batch->capacity)
+	{
+		batch->capacity *= 2;
+		batch->members = repalloc(batch->members, sizeof(PpaMember) * batch->capacity);
+	}
+	batch->members[batch->nmembers++] = *member;
+}
+
 void
 ppa_batch_begin(PpaBatch *batch, TransactionId xid, XLogRecPtr final_lsn, TimestampTz commit_time)
 {
@@ -46,10 +57,10 @@ ppa_batch_begin(PpaBatch *batch, TransactionId xid, XLogRecPtr final_lsn, Timest
 void
 ppa_batch_append(PpaBatch *batch, const char *message, int len)
 {
-	int32		len32 = len;
+	PpaBatchEntry entry = {.len = len};
 
 	Assert(batch->is_open);
-	appendBinaryStringInfoNT(&batch->bytes, (const char *) &len32, sizeof(len32));
+	appendBinaryStringInfoNT(&batch->bytes, (const char *) &entry, sizeof(entry));
 	appendBinaryStringInfoNT(&batch->bytes, message, len);
 }
 
@@ -61,12 +72,7 @@ ppa_batch_commit(PpaBatch *batch, XLogRecPtr end_lsn, TimestampTz commit_time)
 	batch->open.end_lsn = end_lsn;
 	batch->open.commit_time = commit_time;
 	batch->is_open = false;
-	if (batch->nmembers == batch->capacity)
-	{
-		batch->capacity *= 2;
-		batch->members = repalloc(batch->members, sizeof(PpaMember) * batch->capacity);
-	}
-	batch->members[batch->nmembers++] = batch->open;
+	add_member(batch, &batch->open);
 }
 
 void
@@ -99,22 +105,69 @@ ppa_batch_drop_messages(PpaBatch *batch)
 }
 
 void
+ppa_batch_drop_bytes(PpaBatch *batch)
+{
+	resetStringInfo(&batch->bytes);
+}
+
+void
+ppa_batch_set_members(PpaBatch *batch, const char *members, int nmembers)
+{
+	batch->nmembers = 0;
+	for (int i = 0; i < nmembers; i++)
+	{
+		PpaMember	member;
+
+		memcpy(&member, members + sizeof(member) * i, sizeof(member));
+		add_member(batch, &member);
+	}
+}
+
+void
 ppa_batch_reset(PpaBatch *batch)
 {
 	batch->is_open = false;
 	ppa_batch_drop_members(batch);
 }
 
-bool
-ppa_batch_next(const PpaBatch *batch, int *pos, int end, const char **message, int *len)
+void
+ppa_batch_split(PpaBatch *batch, int nmembers, PpaBatch *rest)
 {
-	int32		len32;
+	int			from = nmembers > 0 ? batch->members[nmembers - 1].end : 0;
 
+	Assert(rest->nmembers == 0 && !rest->is_open);
+	resetStringInfo(&rest->bytes);
+	appendBinaryStringInfoNT(&rest->bytes, batch->bytes.data + from, batch->bytes.len - from);
+	for (int i = nmembers; i < batch->nmembers; i++)
+	{
+		PpaMember	member = batch->members[i];
+
+		member.start -= from;
+		member.end -= from;
+		add_member(rest, &member);
+	}
+	rest->open = batch->open;
+	rest->open.start -= from;
+	rest->is_open = batch->is_open;
+	batch->bytes.len = from;
+	batch->nmembers = nmembers;
+	batch->is_open = false;
+}
+
+bool
+ppa_batch_next(const PpaBatch *batch, int *pos, int end, const char **message,
+			   PpaBatchEntry *entry)
+{
 	if (*pos >= end)
 		return false;
-	memcpy(&len32, batch->bytes.data + *pos, sizeof(len32));
-	*message = batch->bytes.data + *pos + sizeof(len32);
-	*len = len32;
-	*pos += sizeof(len32) + len32;
+	memcpy(entry, batch->bytes.data + *pos, sizeof(*entry));
+	*message = batch->bytes.data + *pos + sizeof(*entry);
+	*pos += sizeof(*entry) + entry->len;
 	return true;
+}
+
+void
+ppa_batch_set_entry(const char *message, const PpaBatchEntry *entry)
+{
+	memcpy(unconstify(char *, message) - sizeof(*entry), entry, sizeof(*entry));
 }

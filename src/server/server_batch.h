@@ -28,9 +28,20 @@ typedef struct PpaMember
 	TimestampTz commit_time;
 } PpaMember;
 
+/* Of PpaBatchEntry.flags. */
+#define PPA_ENTRY_SKIP 1		/* its table is not synchronised yet: not to be applied */
+
+/* What stands in front of each message. */
+typedef struct PpaBatchEntry
+{
+	int32		len;			/* of the message */
+	uint32		flags;
+	uint64		wait_for;		/* group that must have committed before; 0: none */
+} PpaBatchEntry;
+
 typedef struct PpaBatch
 {
-	StringInfoData bytes;		/* messages, each behind its length (int32, native) */
+	StringInfoData bytes;		/* messages, each behind its PpaBatchEntry, not aligned */
 	int			nmembers;		/* complete transactions */
 	int			capacity;
 	PpaMember  *members;
@@ -51,7 +62,7 @@ extern void ppa_batch_append(PpaBatch *batch, const char *message, int len);
 /* COMMIT has been read: the open transaction becomes a member. */
 extern void ppa_batch_commit(PpaBatch *batch, XLogRecPtr end_lsn, TimestampTz commit_time);
 
-/* Bytes of the open transaction. */
+/* Bytes of the open transaction, those of the entries with them. */
 static inline int
 ppa_batch_open_bytes(const PpaBatch *batch)
 {
@@ -64,14 +75,29 @@ extern void ppa_batch_drop_members(PpaBatch *batch);
 /* Drop the messages of the open transaction, which have been applied. */
 extern void ppa_batch_drop_messages(PpaBatch *batch);
 
+/* Drop all messages; the members stay. */
+extern void ppa_batch_drop_bytes(PpaBatch *batch);
+
+/* Let the members be these, which need not be aligned. */
+extern void ppa_batch_set_members(PpaBatch *batch, const char *members, int nmembers);
+
 /* Drop everything. */
 extern void ppa_batch_reset(PpaBatch *batch);
 
 /*
- * The message at *pos, which moves behind it; false at "end".  The result
+ * Move all members but the first "nmembers", and the open transaction, to an
+ * empty batch.
+ */
+extern void ppa_batch_split(PpaBatch *batch, int nmembers, PpaBatch *rest);
+
+/*
+ * The message at *pos, which moves behind it; false at "end".  The message
  * points into the batch.
  */
 extern bool ppa_batch_next(const PpaBatch *batch, int *pos, int end,
-						   const char **message, int *len);
+						   const char **message, PpaBatchEntry *entry);
+
+/* Write the entry of the message that starts at "message" anew. */
+extern void ppa_batch_set_entry(const char *message, const PpaBatchEntry *entry);
 
 #endif							/* PPA_SERVER_BATCH_H */

@@ -16,15 +16,10 @@
 #include "access/table.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_trigger.h"
-#include "commands/trigger.h"
 #include "executor/executor.h"
 #include "nodes/makefuncs.h"
-#include "optimizer/optimizer.h"
-#include "rewrite/rewriteHandler.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
@@ -82,10 +77,23 @@ has_remote_relid(PpaLocalRel *lrel, Oid oid)
 	return lrel->remote_relid == oid;
 }
 
+static bool
+evaluates(PpaLocalRel *lrel, Oid oid)
+{
+	return lrel->evaluates;
+}
+
 static void
 relcache_callback(Datum arg, Oid reloid)
 {
 	invalidate_all(process_rels, OidIsValid(reloid) ? has_local_oid : NULL, reloid);
+}
+
+/* A function or a constraint, which may be a domain's, has changed. */
+static void
+expression_callback(Datum arg, int cacheid, uint32 hashvalue)
+{
+	invalidate_all(process_rels, evaluates, InvalidOid);
 }
 
 static void
@@ -114,6 +122,8 @@ ppa_localrels_create(MemoryContext parent)
 							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	process_rels = rels;
 	CacheRegisterRelcacheCallback(relcache_callback, (Datum) 0);
+	CacheRegisterSyscacheCallback(PROCOID, expression_callback, (Datum) 0);
+	CacheRegisterSyscacheCallback(CONSTROID, expression_callback, (Datum) 0);
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, subscription_rel_callback, (Datum) 0);
 	return rels;
 }
@@ -156,17 +166,11 @@ map_columns(PpaLocalRel *lrel, Relation rel)
 		lrel->input[i].typmod = att->atttypmod;
 		if (att->attisdropped || att->attgenerated)
 			continue;
-		for (int j = 0; j < remote->natts; j++)
-		{
-			if (strcmp(remote->attnames[j], NameStr(att->attname)) == 0)
-			{
-				lrel->column[i] = j;
-				missing = bms_del_member(missing, j);
-				break;
-			}
-		}
+		lrel->column[i] = ppa_remote_column(remote->attnames, remote->natts, att);
 		if (lrel->column[i] < 0)
 			lrel->has_missing = true;
+		else
+			missing = bms_del_member(missing, lrel->column[i]);
 	}
 
 	if (!bms_is_empty(missing))
@@ -230,102 +234,11 @@ find_identity(PpaLocalRel *lrel, Relation rel)
 	}
 }
 
-/* Does a trigger fire in this session? */
-static bool
-trigger_fires(const Trigger *trigger)
-{
-	switch (trigger->tgenabled)
-	{
-		case TRIGGER_FIRES_ALWAYS:
-			return true;
-		case TRIGGER_FIRES_ON_REPLICA:
-			return SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA;
-		case TRIGGER_FIRES_ON_ORIGIN:
-			return SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA;
-		default:
-			return false;
-	}
-}
-
-static void
-find_triggers(PpaLocalRel *lrel, Relation rel)
-{
-	PpaFiring  *firing = &lrel->firing;
-
-	memset(firing, 0, sizeof(*firing));
-	for (int i = 0; rel->trigdesc != NULL && i < rel->trigdesc->numtriggers; i++)
-	{
-		const Trigger *trigger = &rel->trigdesc->triggers[i];
-		int16		type = trigger->tgtype;
-
-		if (!trigger_fires(trigger))
-			continue;
-		if (TRIGGER_FOR_TRUNCATE(type))
-			firing->truncate = true;
-		if (!TRIGGER_FOR_ROW(type))
-			continue;
-		if (TRIGGER_FOR_INSERT(type))
-			firing->insert = true;
-		if (TRIGGER_FOR_UPDATE(type))
-		{
-			firing->update = true;
-			if (TRIGGER_FOR_BEFORE(type))
-				firing->before_update = true;
-		}
-		if (TRIGGER_FOR_DELETE(type))
-		{
-			firing->delete = true;
-			if (TRIGGER_FOR_BEFORE(type))
-				firing->before_delete = true;
-		}
-	}
-}
-
-/* May reading a value of this type evaluate the CHECK of a domain? */
-static bool
-may_check_domain(Oid type)
-{
-	Oid			element = get_element_type(type);
-	char		typtype = get_typtype(OidIsValid(element) ? element : type);
-
-	/* a composite type may have columns of domains */
-	return typtype == TYPTYPE_DOMAIN || typtype == TYPTYPE_COMPOSITE;
-}
-
-/* Is any default, CHECK or domain evaluated here that could look at other rows? */
-static bool
-has_mutable_expressions(PpaLocalRel *lrel, Relation rel)
-{
-	TupleDesc	desc = RelationGetDescr(rel);
-
-	for (int i = 0; desc->constr != NULL && i < desc->constr->num_check; i++)
-	{
-		if (contain_mutable_functions(stringToNode(desc->constr->check[i].ccbin)))
-			return true;
-	}
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(desc, i);
-
-		if (att->attisdropped)
-			continue;
-		if (may_check_domain(att->atttypid))
-			return true;
-		if (lrel->column[i] < 0 && !att->attgenerated && (att->atthasdef || att->attidentity))
-		{
-			Node	   *expr = build_column_default(rel, i + 1);
-
-			if (expr != NULL && contain_volatile_functions_not_nextval(expr))
-				return true;
-		}
-	}
-	return false;
-}
-
 /* Build all that is derived from the catalogs.  The relation is locked. */
 static void
 build(PpaLocalRels *rels, PpaLocalRel *lrel, const PpaRemoteRel *remote, Relation rel)
 {
+	PpaTraits	traits;
 	MemoryContext oldcxt;
 
 	/*
@@ -342,11 +255,14 @@ build(PpaLocalRels *rels, PpaLocalRel *lrel, const PpaRemoteRel *remote, Relatio
 		lrel->partitioned = (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE);
 		map_columns(lrel, rel);
 		find_identity(lrel, rel);
-		find_triggers(lrel, rel);
+		ppa_traits_find(&traits, rel, lrel->column);
+		lrel->firing = traits.firing;
+		lrel->solo = traits.solo;
+		lrel->plain = traits.plain;
+		lrel->ordered = traits.ordered;
+		lrel->evaluates = traits.evaluates;
 		lrel->has_generated = rel->rd_att->constr != NULL &&
 			rel->rd_att->constr->has_generated_stored;
-		lrel->solo = lrel->firing.insert || lrel->firing.update || lrel->firing.delete;
-		lrel->plain = !lrel->solo && !has_mutable_expressions(lrel, rel);
 
 		oldcxt = MemoryContextSwitchTo(lrel->cxt);
 		lrel->desc = CreateTupleDescCopy(RelationGetDescr(rel));

@@ -23,6 +23,7 @@
 #include "utils/relcache.h"
 
 #include "server/server_relmap.h"
+#include "server/server_traits.h"
 
 /* How to read the values of one local column. */
 typedef struct PpaColumnInput
@@ -36,17 +37,6 @@ typedef struct PpaColumnInput
 	Oid			type;
 	int32		typmod;
 } PpaColumnInput;
-
-/* Row triggers that fire in replica role, and statement triggers on TRUNCATE. */
-typedef struct PpaFiring
-{
-	bool		insert;
-	bool		update;
-	bool		delete;
-	bool		before_update;
-	bool		before_delete;
-	bool		truncate;
-} PpaFiring;
 
 typedef struct PpaLocalRel
 {
@@ -74,6 +64,8 @@ typedef struct PpaLocalRel
 	bool		has_generated;
 	bool		has_missing;	/* columns that the publisher does not send */
 	bool		plain;			/* nothing runs here that could look at other rows */
+	bool		ordered;		/* to be evaluated after all earlier transactions; see PpaTraits */
+	bool		evaluates;		/* likewise */
 
 	/*
 	 * Apply a remote transaction that touches this in a local transaction of

@@ -93,25 +93,56 @@ same_remote_rel(const PpaRemoteRel *a, const PpaRemoteRel *b)
 	return true;
 }
 
+static RelMapEntry *
+enter(PpaRelMap *map, uint32 relid)
+{
+	RelMapEntry *entry;
+	bool		found;
+
+	entry = hash_search(map->rels, &relid, HASH_ENTER, &found);
+	if (!found)
+		entry->rel = NULL;
+	return entry;
+}
+
+/* A new description for the entry, or NULL if it says what the old one does. */
+static PpaRemoteRel *
+make_if_changed(PpaRelMap *map, const RelMapEntry *entry, const PpaRelationMessage *msg)
+{
+	PpaRemoteRel *rel = make_remote_rel(map, msg);
+
+	if (entry->rel == NULL || !same_remote_rel(entry->rel, rel))
+		return rel;
+	/* announced again, as after any relcache invalidation over there */
+	MemoryContextDelete(rel->cxt);
+	return NULL;
+}
+
+bool
+ppa_relmap_learn(PpaRelMap *map, const PpaRelationMessage *msg)
+{
+	RelMapEntry *entry = enter(map, msg->relid);
+	PpaRemoteRel *rel = make_if_changed(map, entry, msg);
+	PpaRemoteRel *old = entry->rel;
+
+	if (rel == NULL)
+		return false;
+	entry->rel = rel;
+	if (old != NULL)
+		MemoryContextDelete(old->cxt);
+	return old != NULL;
+}
+
 bool
 ppa_relmap_update(PpaRelMap *map, const PpaRelationMessage *msg)
 {
-	PpaRemoteRel *rel = make_remote_rel(map, msg);
+	RelMapEntry *entry = enter(map, msg->relid);
+	PpaRemoteRel *rel = make_if_changed(map, entry, msg);
 	ReplacedRel *replaced;
-	RelMapEntry *entry;
-	bool		found;
-	bool		known;
+	bool		known = (entry->rel != NULL);
 
-	entry = hash_search(map->rels, &rel->relid, HASH_ENTER, &found);
-	if (!found)
-		entry->rel = NULL;
-	known = (entry->rel != NULL);
-	if (known && same_remote_rel(entry->rel, rel))
-	{
-		/* announced again, as after any relcache invalidation over there */
-		MemoryContextDelete(rel->cxt);
+	if (rel == NULL)
 		return false;
-	}
 	replaced = MemoryContextAlloc(map->cxt, sizeof(ReplacedRel));
 	replaced->next = map->replaced;
 	replaced->relid = rel->relid;

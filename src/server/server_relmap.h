@@ -47,6 +47,13 @@ extern PpaRelMap *ppa_relmap_create(MemoryContext parent);
  */
 extern bool ppa_relmap_update(PpaRelMap *map, const PpaRelationMessage *msg);
 
+/*
+ * The same for a description that comes from outside of the stream of changes
+ * and stays, whatever becomes of the group being applied.  No change that
+ * needs an older one is being applied, or will be.
+ */
+extern bool ppa_relmap_learn(PpaRelMap *map, const PpaRelationMessage *msg);
+
 /* NULL if the publisher has not described the relation. */
 extern PpaRemoteRel *ppa_relmap_find(PpaRelMap *map, uint32 relid);
 

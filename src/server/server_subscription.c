@@ -4,7 +4,7 @@
  *	  The subscription that this process works for.
  *
  * Owns:	the server's MySubscription after the take-over.
- * Runs in:	the leader.
+ * Runs in:	the leader, the apply workers.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,6 +18,8 @@
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
+#include "replication/syncrep.h"
+#include "replication/walsender.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "utils/guc.h"
@@ -34,6 +36,8 @@
 #include "server/server_subscription.h"
 
 static bool subscription_valid = false;
+static int	wanted_synchronous_commit = SYNCHRONOUS_COMMIT_OFF;
+static bool is_follower = false;	/* an apply worker: the leader decides when to stop */
 
 static bool
 is_listed(void)
@@ -98,6 +102,64 @@ stop_for(const char *reason)
 	proc_exit(0);
 }
 
+/* Stop, as the built-in worker does, unless we can go on with the subscription as it is now. */
+static void
+check_subscription(const Subscription *sub)
+{
+	if (sub == NULL)
+		stop_for("stop because the subscription was removed");
+	if (!sub->enabled)
+		stop_for("stop because the subscription was disabled");
+	if (connection_changed(MySubscription, sub))
+		stop_for("restart because of a parameter change");
+	if (sub->dbid != MySubscription->dbid)
+		elog(ERROR, "subscription %u changed unexpectedly", sub->oid);
+}
+
+/*
+ * An apply worker commits asynchronously and, where the subscription asks for
+ * more, waits for it after it has handed on the commit turn.
+ */
+static void
+use_synchronous_commit(void)
+{
+	SetConfigOption("synchronous_commit", MySubscription->synccommit,
+					PGC_BACKEND, PGC_S_OVERRIDE);
+	wanted_synchronous_commit = synchronous_commit;
+	if (is_follower)
+		SetConfigOption("synchronous_commit", "off", PGC_BACKEND, PGC_S_OVERRIDE);
+}
+
+bool
+ppa_subscription_wants_flush(void)
+{
+	return wanted_synchronous_commit > SYNCHRONOUS_COMMIT_OFF;
+}
+
+bool
+ppa_subscription_wants_standbys(void)
+{
+	return wanted_synchronous_commit > SYNCHRONOUS_COMMIT_LOCAL_FLUSH && max_wal_senders > 0 &&
+		SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0';
+}
+
+bool
+ppa_subscription_follow(Oid subid)
+{
+	ApplyContext = AllocSetContextCreate(TopMemoryContext, "ApplyContext", ALLOCSET_DEFAULT_SIZES);
+	is_follower = true;
+	CacheRegisterSyscacheCallback(SUBSCRIPTIONOID, subscription_callback, (Datum) 0);
+	StartTransactionCommand();
+	subscription_valid = true;
+	MemoryContextSwitchTo(ApplyContext);
+	MySubscription = GetSubscription(subid, true);
+	CommitTransactionCommand();
+	if (MySubscription == NULL)
+		return false;
+	use_synchronous_commit();
+	return true;
+}
+
 void
 ppa_subscription_reread(void)
 {
@@ -116,21 +178,16 @@ ppa_subscription_reread(void)
 	/* An invalidation that arrives while we read makes us read again. */
 	subscription_valid = true;
 	MemoryContextSwitchTo(ApplyContext);
-	sub = GetSubscription(MyLogicalRepWorker->subid, true);
-	if (sub == NULL)
-		stop_for("stop because the subscription was removed");
-	if (!sub->enabled)
-		stop_for("stop because the subscription was disabled");
-	if (connection_changed(MySubscription, sub))
-		stop_for("restart because of a parameter change");
-	if (sub->dbid != MySubscription->dbid)
-		elog(ERROR, "subscription %u changed unexpectedly", MyLogicalRepWorker->subid);
-
-	FreeSubscription(MySubscription);
-	MySubscription = sub;
+	sub = GetSubscription(MySubscription->oid, true);
+	if (!is_follower)
+		check_subscription(sub);
+	if (sub != NULL)
+	{
+		FreeSubscription(MySubscription);
+		MySubscription = sub;
+	}
 	MemoryContextSwitchTo(oldcxt);
-	SetConfigOption("synchronous_commit", MySubscription->synccommit,
-					PGC_BACKEND, PGC_S_OVERRIDE);
+	use_synchronous_commit();
 	if (started)
 	{
 		CommitTransactionCommand();

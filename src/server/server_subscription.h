@@ -26,11 +26,25 @@ extern const char *ppa_subscription_left_why(void);
 extern void ppa_subscription_watch(void);
 
 /*
+ * The same for an apply worker: read it, for the first time, and watch it.
+ * The leader decides when to stop, so that nothing that happens to the
+ * subscription lets this process exit.  False: it does not exist.
+ */
+extern bool ppa_subscription_follow(Oid subid);
+
+/*
  * Read the subscription again if it has changed, inside or outside of a
  * transaction.  Exits the process as the built-in worker does: when the
  * subscription is gone or disabled, or a parameter of the connection changed.
  */
 extern void ppa_subscription_reread(void);
+
+/*
+ * What the subscription's synchronous_commit asks for: that a commit is
+ * flushed, that it is with this server's own synchronous standbys.
+ */
+extern bool ppa_subscription_wants_flush(void);
+extern bool ppa_subscription_wants_standbys(void);
 
 /*
  * A transaction that is not empty is about to commit: clear the LSN of ALTER

@@ -160,8 +160,9 @@ is($sub->safe_psql('postgres', 'SELECT count(*) FROM silent'), 2, 'publish = ins
 my $reader = $sub->background_psql('postgres');
 $reader->query_safe('BEGIN; SELECT count(*) FROM one');
 $pub->safe_psql('postgres', 'INSERT INTO one VALUES (77); TRUNCATE one; INSERT INTO two VALUES (777)');
-my $pid = ppa_worker_pid($sub, 'sub');
-ppa_wait_for($sub, "SELECT count(*) = 1 FROM pg_locks WHERE pid = $pid AND NOT granted", 'the wait for the reader');
+my $processes = ppa_apply_pids_sql(ppa_worker_pid($sub, 'sub'));
+ppa_wait_for($sub, "SELECT count(*) >= 1 FROM pg_locks WHERE pid IN ($processes) AND relation = 'one'::regclass AND NOT granted",
+	'the wait for the reader');
 is($sub->safe_psql('postgres', 'SELECT count(*) FROM two WHERE id = 777'), 0, 'nothing overtakes a TRUNCATE that waits');
 $reader->query_safe('COMMIT');
 $reader->quit;

@@ -105,7 +105,7 @@ sub bad
 	ppa_wait_for($sub, q{SELECT count(*) = 0 FROM pg_stat_subscription WHERE subname = 'sub' AND pid IS NOT NULL}, 'no worker');
 	ppa_wait_for($sub, "SELECT apply_error_count > $count FROM pg_stat_subscription_stats WHERE subname = 'sub'", 'count');
 	is(ppa_error_count($sub, 'sub'), $count + 1, "$name: counted once");
-	is(ppa_log_count($sub, qr/\[logical replication worker\] ERROR: /, $offset), 1, "$name: one ERROR in the log");
+	is(ppa_log_count($sub, qr/\[(?:logical replication|pg_parallel_apply) worker\] ERROR: /, $offset), 1, "$name: one ERROR in the log");
 	is(ppa_log_count($sub, qr/subscription "sub" has been disabled because of an error/, $offset), 1, "$name: disabled once");
 	is($sub->safe_psql('postgres', "SELECT max(id), count(*) FILTER (WHERE id < 0) FROM good WHERE id >= $first OR id = -$first"),
 		"$middle|0", "$name: all before it is committed, nothing of it, nothing after it");
@@ -239,7 +239,7 @@ $sub->safe_psql('postgres', "ALTER SUBSCRIPTION sub SKIP (lsn = '$wrong')");
 $pub->safe_psql('postgres', join("\n", map { "INSERT INTO good VALUES ($_);" } 100_001 .. 100_020));
 ppa_enable($sub, 'sub');
 ppa_catchup($pub, $sub, 'sub');
-my ($warning) = grep { $_->{level} eq 'WARNING' && $_->{backend} =~ /logical/ } ppa_log_entries($sub, $offset);
+my ($warning) = grep { $_->{level} eq 'WARNING' && $_->{backend} =~ /logical|pg_parallel_apply/ } ppa_log_entries($sub, $offset);
 is($warning->{text}, 'skip-LSN of subscription "sub" cleared', 'wrong LSN to skip: warning');
 like($warning->{detail}, qr/^Remote transaction's finish WAL location \(LSN\) [[:xdigit:]]+\/[[:xdigit:]]+ did not match skip-LSN \Q$wrong\E\.$/,
 	'wrong LSN to skip: detail');
@@ -257,7 +257,7 @@ my $second = ppa_apply_error($sub, $first->{next});
 is($second->{$_}, $first->{$_}, "second attempt: same $_") for qw(text sqlstate context);
 is($sub->safe_psql('postgres', 'SELECT count(*) FROM good WHERE id BETWEEN 200001 AND 200040'), 20, 'second attempt: same stop');
 ppa_disable($sub, 'sub');
-my $attempts = grep { $_->{level} eq 'ERROR' && $_->{backend} =~ /logical/ } ppa_log_entries($sub, $offset);
+my $attempts = grep { $_->{level} eq 'ERROR' && $_->{backend} =~ /logical|pg_parallel_apply/ } ppa_log_entries($sub, $offset);
 ppa_wait_for($sub, "SELECT apply_error_count >= $count + $attempts FROM pg_stat_subscription_stats WHERE subname = 'sub'", 'count');
 is(ppa_error_count($sub, 'sub'), $count + $attempts, 'every attempt is counted once');
 if (ppa_views($sub))

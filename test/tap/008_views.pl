@@ -1,5 +1,6 @@
-# The view and the functions of our extension: columns that add up after known work, positions, lag, errors,
-# wait_until_applied, privileges, a library that is not preloaded. Skipped as a whole for the built-in worker.
+# The views and the functions of our extension: columns that add up after known work, positions, lag, errors, serial mode,
+# wait_until_applied, privileges, a library that is not preloaded. What the views show of parallel apply is in
+# 020_parallel_views.pl. Skipped as a whole for the built-in worker.
 use strict;
 use warnings;
 use FindBin;
@@ -69,6 +70,25 @@ SQL
 is($n{missing_rows}, 10, 'updates and deletes of absent rows');
 is($n{errors}, 0, 'they are no errors');
 is($sub->safe_psql('postgres', 'SELECT count(*) FROM t WHERE id BETWEEN 1001 AND 1012'), 0, 'they change nothing');
+
+# ---- serial mode: nothing of workers
+ppa_disable($sub, 'sub');
+ppa_set($sub, 'pg_parallel_apply.workers', 0);
+ppa_enable($sub, 'sub');
+my @parallel = qw(groups_alone groups_large groups_aborted ordered_changes relations_ordered dependency_waits turn_waits
+  retries_missing retries_unique retries_deadlock retries_other refused_workers);
+my $parallel = join ' || \' \' || ', @parallel;
+my $sums = ppa_stat($sub, 'sub', $parallel);
+%n = gained("UPDATE t SET v = 3 WHERE id = 20; UPDATE t SET v = 4 WHERE id = 20; BEGIN; TRUNCATE plain; INSERT INTO plain VALUES (1, 1); COMMIT;");
+is($n{transactions}, 3, 'serial mode: transactions');
+is(ppa_stat($sub, 'sub', $parallel), $sums, 'serial mode: counters of parallel apply do not move');
+like($sums, qr/^\d+( \d+){11}$/, 'they are numbers');
+is(ppa_stat($sub, 'sub', "workers_wanted || ' ' || workers_running || ' ' || queued_groups || ' ' || queued_bytes || ' ' || (dispatched_lsn IS NULL)"),
+	'0 0 0 0 true', 'serial mode: no workers, no queue');
+is($sub->safe_psql('postgres', 'SELECT count(*) FROM parallel_apply.stat_worker'), 0, 'serial mode: no row in stat_worker');
+ppa_disable($sub, 'sub');
+ppa_set($sub, 'pg_parallel_apply.workers', undef);
+ppa_enable($sub, 'sub');
 
 # ---- settings of groups
 for my $case ([ 'group_transactions', '7', 15, 50 ], [ 'group_commit', 'off', 100, 100 ])
@@ -169,15 +189,45 @@ $sub->safe_psql('postgres', <<'SQL');
 CREATE ROLE nobody LOGIN;
 CREATE ROLE watcher LOGIN;
 GRANT pg_monitor TO watcher;
+CREATE ROLE granted LOGIN;
+CREATE DATABASE other;
 SQL
 my $view = 'SELECT count(*) > 0 FROM parallel_apply.stat_subscription';
+my $worker = 'SELECT count(*) >= 0 FROM parallel_apply.stat_worker';
 my $wait = q{SELECT parallel_apply.wait_until_applied('sub', '0/1', '10 s')};
-for my $sql ($view, $wait)
+for my $sql ($view, $worker, $wait)
 {
 	($status, $out, $error) = $sub->psql('postgres', $sql, extra_params => [ '-U', 'nobody' ]);
 	like($error, qr/permission denied for schema parallel_apply/, "not for everybody: $sql");
 	($status, $out, $error) = $sub->psql('postgres', $sql, extra_params => [ '-U', 'watcher' ]);
 	is($out, 't', "for pg_monitor: $sql");
+}
+# the schema alone does not open the views
+$sub->safe_psql('postgres', 'GRANT USAGE ON SCHEMA parallel_apply TO nobody');
+for my $name (qw(stat_subscription stat_worker))
+{
+	($status, $out, $error) = $sub->psql('postgres', "SELECT * FROM parallel_apply.$name", extra_params => [ '-U', 'nobody' ]);
+	like($error, qr/permission denied for view $name/, "the schema alone does not open $name");
+	($status, $out, $error) = $sub->psql('postgres', "SELECT parallel_apply.$name()", extra_params => [ '-U', 'nobody' ]);
+	like($error, qr/permission denied for function $name/, "nor its function");
+}
+# somebody with grants but no right to see all statistics: the own database only
+for my $db (qw(postgres other))
+{
+	ppa_views($sub, db => $db);
+	$sub->safe_psql($db, <<'SQL');
+GRANT USAGE ON SCHEMA parallel_apply TO granted;
+GRANT SELECT ON ALL TABLES IN SCHEMA parallel_apply TO granted;
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA parallel_apply TO granted;
+SQL
+}
+my $names = q{SELECT string_agg(subname || ' in ' || datname, ' ' ORDER BY subname) FROM parallel_apply.stat_subscription};
+for my $case ([ 'granted', 'postgres', 1 ], [ 'granted', 'other', 0 ], [ 'watcher', 'postgres', 1 ], [ 'watcher', 'other', 1 ])
+{
+	my ($role, $db, $sees) = @$case;
+	($status, $out, $error) = $sub->psql($db, $names, extra_params => [ '-U', $role ]);
+	is($out =~ /\bsub in postgres\b/ ? 1 : 0, $sees, "$role in database $db: " . ($sees ? 'sees it' : 'does not see it'));
+	is($error, '', 'without an error');
 }
 is($sub->safe_psql('postgres', q{SELECT count(*) FROM pg_proc WHERE pronamespace = 'parallel_apply'::regnamespace AND prosecdef}), 0,
 	'no function runs with the rights of its owner');
@@ -189,7 +239,7 @@ is($status, 0, 'LOAD without preload succeeds');
 is($error, '', 'and says nothing');
 is($out, 0, 'and defines no setting');
 $pub->safe_psql('postgres', 'CREATE EXTENSION pg_parallel_apply');
-for my $sql ('SELECT * FROM parallel_apply.stat_subscription', q{SELECT parallel_apply.wait_until_applied('sub', '0/1')})
+for my $sql ('SELECT * FROM parallel_apply.stat_subscription', 'SELECT * FROM parallel_apply.stat_worker', q{SELECT parallel_apply.wait_until_applied('sub', '0/1')})
 {
 	($status, $out, $error) = $pub->psql('postgres', "\\set VERBOSITY verbose\n$sql");
 	like($error, qr/ERROR: +55000: pg_parallel_apply must be loaded via shared_preload_libraries/, "without preload: $sql");

@@ -1,7 +1,8 @@
 # 012_review_lost_publisher.pl: the publisher dies while apply workers wait for a local row lock, so that the status
 # message that is due every second cannot be sent.
 # Shows: the workers can still be interrupted, with the lock held all the time: pg_terminate_backend(), DROP
-# SUBSCRIPTION and a fast shutdown end them at once.
+# SUBSCRIPTION and a fast shutdown end them at once.  Serial mode: in parallel mode the process that has the connection
+# never waits for a lock, and ends its workers when the publisher is lost (see 05x).
 use strict;
 use warnings;
 use FindBin;
@@ -14,7 +15,7 @@ use Test::More;
 # Far more than an interrupt takes, and far less than the lock is held: that is until the end of the test.
 my $bound = 20;
 
-my ($pub, $sub) = ppa_pair();
+my ($pub, $sub) = ppa_pair(sub_conf => ppa_builtin() ? '' : 'pg_parallel_apply.workers = 0');
 my @tables = qw(terminated dropped stopped);
 my (%worker, %locker);
 foreach my $table (@tables)

@@ -27,7 +27,7 @@ SELECT format('INSERT INTO update_%s SELECT i, 0 FROM generate_series(1, 10) i',
 SQL
 ppa_subscribe($pub, $sub, with => 'copy_data = false');
 my $offset = ppa_log_pos($sub);
-my $pid = ppa_worker_pid($sub);
+my $processes = ppa_apply_pids_sql(ppa_worker_pid($sub));
 
 # ---- one transaction that updates many tables, while somebody holds the row that comes last
 # The tables are announced in the order in which they are updated.
@@ -48,7 +48,7 @@ until ($blocked eq 't' || @errors)
 {
 	die 'timed out waiting for the worker to reach the last table' if time() > $end;
 	usleep(50_000);
-	$blocked = $sub->safe_psql('postgres', "SELECT $locker_pid = ANY (pg_blocking_pids($pid))");
+	$blocked = $sub->safe_psql('postgres', "SELECT bool_or($locker_pid = ANY (pg_blocking_pids(pid))) FROM ($processes) p");
 	@errors = grep { /ERROR:/ } split /\n/, ppa_log($sub, $offset);
 }
 is($errors[0], undef, 'the worker reaches the last table') or die 'the subscription stands still';

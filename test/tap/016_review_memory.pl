@@ -1,5 +1,5 @@
-# 016_review_memory.pl: private memory of the apply worker. Shows: runs of inserted rows in many tables, and one very
-# large row, cost memory only for a while.
+# 016_review_memory.pl: private memory of the apply worker in serial mode. Shows: runs of inserted rows in many tables, and
+# one very large row, cost memory only for a while. Parallel mode: see 070.
 use strict;
 use warnings;
 use FindBin;
@@ -15,6 +15,7 @@ my $bound_kb = 40 * 1024;
 my $conf = "autovacuum = off\nmax_locks_per_transaction = 256\n";
 my ($pub, $sub) = ppa_pair(pub_conf => $conf, sub_conf => $conf);
 
+fault_setting($sub, 'workers', 0);
 ppa_both($pub, $sub, <<"SQL");
 SELECT format('CREATE TABLE run_%s (id int PRIMARY KEY, n int, note text)', g) FROM generate_series(1, $run_tables) g \\gexec
 CREATE TABLE large (id int PRIMARY KEY, note text);

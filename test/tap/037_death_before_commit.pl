@@ -134,11 +134,13 @@ foreach my $hold (@holds)
 		ppa_backlog($pub, $sub, 'sub', sub { transactions(7) });
 		foreach my $again (1, 2)
 		{
+			# In parallel mode first the process that waits, then the leader. Cancelled, the first may just try again.
 			my $worker = ppa_worker_pid($sub);
-			fault_blocked($sub, $worker, $local_pid);
+			my $waits = fault_blocked($sub, $worker, $local_pid);
 			check_origin("$name, held") if $again == 1;
-			$do->($worker);
+			$do->($again == 1 ? $waits : $worker);
 			last if $how eq 'immediate stop';
+			next if $waits != $worker && $again == 1 && $how eq 'pg_cancel_backend';
 			fault_replaced($sub, 'sub', $worker);
 		}
 		if ($how eq 'immediate stop')

@@ -1,4 +1,4 @@
-# 041_memory.pl: memory of the apply worker. Shows: it is flat over many changes and transactions, and further passes
+# 041_memory.pl: memory of the apply worker in serial mode (parallel mode: see 070). Shows: it is flat over many changes and transactions, and further passes
 # over many relations add nothing to the first.
 # CHANGES (default 1000000; 5000000 for the long run), RELATIONS (default 1000; 10000 for the long run), PASSES (default 4).
 #
@@ -21,13 +21,7 @@ my $bound_kb = 2048;
 my ($pub, $sub) = ppa_pair(
 	pub_conf => "synchronous_commit = off\nautovacuum = off\nmax_locks_per_transaction = 256",
 	sub_conf => 'max_locks_per_transaction = 256');
-
-sub private_kb
-{
-	my ($pid) = @_;
-	my ($kb) = slurp_file("/proc/$pid/status") =~ /^RssAnon:\s+(\d+) kB/m or die 'no RssAnon';
-	return $kb;
-}
+fault_setting($sub, 'workers', 0);
 
 # Inserts, updates and deletes of transactions of 1, 20 and 100 rows each; the table keeps its size.
 ppa_both($pub, $sub, 'CREATE TABLE churn (id bigint PRIMARY KEY, version int, note text)');
@@ -64,7 +58,7 @@ sub run_churn
 		$next_id += $part_changes;
 	}
 	ppa_catchup($pub, $sub);
-	return private_kb($pid);
+	return fault_private_kb($pid);
 }
 
 my $warm = run_churn(int($changes / 10));
@@ -90,7 +84,7 @@ foreach my $pass (1 .. $passes)
 {
 	$pub->safe_psql('postgres', "CALL pass($relations, $pass)");
 	ppa_catchup($pub, $sub);
-	push @passes, private_kb($pid);
+	push @passes, fault_private_kb($pid);
 }
 diag "memory after passes over $relations relations: @passes kB";
 is(ppa_worker_pid($sub), $pid, 'the same worker applied them all');

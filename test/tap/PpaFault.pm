@@ -1,4 +1,4 @@
-# PpaFault.pm: what the fault and concurrency tests (030-059) share beyond PpaTest: a load that shows every lost or
+# PpaFault.pm: what the fault and concurrency tests (030-079) share beyond PpaTest: a load that shows every lost or
 # doubled transaction, random moments, waiting for blocked processes, and the check that no server crashed.
 #
 #   fault_seed()                     seeds the random generator from SEED, or anew; prints how to repeat the run
@@ -13,13 +13,25 @@
 #   fault_progress($sub, $name, $from)  waits until that position has left $from (default: the one of now)
 #   fault_walsender($pub, $name)     pid of the walsender of the subscription (waits for one)
 #   fault_replaced($sub, $name, $pid)   waits for an apply worker with another pid -> its pid
-#   fault_blocked($node, $pid, $by)  waits until $pid waits for a lock (held by $by, if given)
+#   fault_blocked($node, $pid, $by)  waits until the apply worker $pid, or a worker of that leader, waits for a lock (held by
+#                                    $by, if given) -> the process that waits
+#   fault_workers($sub)              pids of all apply workers beside the leaders; none in serial mode
+#   fault_no_workers($sub, $what)    TAP: the last of them has gone (at once: whoever waited for the leader has waited for them)
+#   fault_knows($sub, $setting)      does the server know pg_parallel_apply.$setting?
+#   fault_setting($sub, $setting, $value)  ALTER SYSTEM SET pg_parallel_apply.$setting and reload, or nothing and false if the
+#                                    server does not know it. value undef: RESET
+#   fault_stats($sub, $name, @columns)  those of parallel_apply.stat_subscription that exist -> "column n, column n" for a note
+#   fault_gate($pub, $sub)           a published table whose updates take as long on the subscriber as they say
+#   fault_gate_sql($seconds)         such an update. Neither a trigger nor a lock: groups behind it can run ahead meanwhile
+#   fault_warm_up($pub, $sub)        keeps as many workers busy as there may be, so that all have been started
+#   fault_in_flight($sub, $count)    waits until $count workers have a transaction open that has written something, for 5 s
+#                                    at most -> whether it came to that. In serial mode at once, true
 #   fault_no_crash(@nodes)           TAP: no process crashed, no server re-initialised, no assertion failed
 #   fault_missing($sub, $name)       missing_rows of our view (undef when the built-in worker is tested)
 #   fault_session($node, $db)        background psql session -> (session, pid of its backend)
 #   fault_moved_rows($pub, $sub, %opt)  the scenario of 033, 034 and 036, see there
 #   fault_applied($pub, $sub, $offset, $what, $name)  TAP: all that is committed on the publisher now is applied, and no
-#                                    replication worker has logged an ERROR since $offset of the log; dies if one has
+#                                    process that applies has logged an ERROR since $offset of the log; dies if one has
 #   fault_private_kb($pid)           private memory (RssAnon) of a process, without shared buffers
 #   fault_env($name, $default)       a number from the environment
 package PpaFault;
@@ -38,6 +50,7 @@ our @EXPORT = qw(
   fault_seed fault_pause fault_schema fault_load_start fault_load_resume fault_load_stop fault_equal fault_origin
   fault_progress fault_walsender fault_replaced fault_blocked fault_no_crash fault_missing fault_env
   fault_session fault_moved_rows fault_applied fault_private_kb
+  fault_workers fault_no_workers fault_knows fault_setting fault_stats fault_gate fault_gate_sql fault_warm_up fault_in_flight
 );
 
 my %running;    # pgbench pids that must not outlive a test that dies
@@ -227,9 +240,118 @@ SQL
 sub fault_blocked
 {
 	my ($node, $pid, $by) = @_;
-	my $cond = defined $by ? "$by = ANY (pg_blocking_pids($pid))" : "cardinality(pg_blocking_pids($pid)) > 0";
-	ppa_wait_for($node, "SELECT $cond", "process $pid to wait for a lock");
+	my $waits = defined $by ? "$by = ANY (pg_blocking_pids(pid))" : 'cardinality(pg_blocking_pids(pid)) > 0';
+	my $processes = ppa_apply_pids_sql($pid);
+
+	# Who blocks says which subscription it is; else our view does.
+	$processes = "SELECT $pid AS pid UNION SELECT w.pid FROM parallel_apply.stat_worker w
+		JOIN pg_stat_subscription s USING (subid) WHERE s.pid = $pid"
+	  if !defined $by && ppa_parallel($node) && ppa_views($node);
+	my $query = "FROM ($processes) p WHERE $waits";
+	ppa_wait_for($node, "SELECT count(*) > 0 $query", "process $pid, or a worker of it, to wait for a lock");
+	return $node->safe_psql('postgres', "SELECT coalesce(min(pid), $pid) $query");
+}
+
+sub fault_workers
+{
+	my ($sub) = @_;
+	return split /\n/,
+	  $sub->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'pg_parallel_apply worker'");
+}
+
+sub fault_no_workers
+{
+	my ($sub, $what) = @_;
+	is(join(' ', fault_workers($sub)), '', $what);
 	return;
+}
+
+sub fault_knows
+{
+	my ($sub, $setting) = @_;
+	return 0 if ppa_builtin();
+	return $sub->safe_psql('postgres', "SELECT current_setting('pg_parallel_apply.$setting', true) IS NOT NULL") eq 't';
+}
+
+sub fault_setting
+{
+	my ($sub, $setting, $value) = @_;
+	return 0 unless fault_knows($sub, $setting);
+	ppa_set($sub, "pg_parallel_apply.$setting", defined $value ? "'$value'" : undef);
+	return 1;
+}
+
+sub fault_stats
+{
+	my ($sub, $name, @columns) = @_;
+	return '' unless ppa_views($sub);
+	my @there = grep {
+		$sub->safe_psql('postgres', <<"SQL")
+SELECT count(*) FROM pg_attribute WHERE attrelid = 'parallel_apply.stat_subscription'::regclass AND attname = '$_'
+SQL
+	} @columns;
+	return join ', ', map { "$_ " . ppa_stat($sub, $name, $_) } @there;
+}
+
+# The function of the index is called for each new version of a row. It says that it is immutable, so that the table is
+# like any other for whoever decides on the order of changes.
+sub fault_gate
+{
+	my ($pub, $sub) = @_;
+	ppa_both($pub, $sub, 'CREATE TABLE gate (id int PRIMARY KEY, seconds float8)');
+	$pub->safe_psql('postgres', 'INSERT INTO gate SELECT g, 0 FROM generate_series(1, 1000) g');
+	$sub->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION gate_wait(float8) RETURNS float8 IMMUTABLE LANGUAGE plpgsql AS
+$$ BEGIN PERFORM pg_catalog.pg_sleep($1); RETURN $1; END $$;
+CREATE INDEX ON gate (gate_wait(seconds));
+SQL
+	return;
+}
+
+my $gate = 0;
+
+sub fault_gate_sql
+{
+	my ($seconds) = @_;
+	$gate++;
+	croak 'too many gates for one test' if $gate > 1000;
+	return "UPDATE gate SET seconds = $seconds WHERE id = $gate;";
+}
+
+sub fault_warm_up
+{
+	my ($pub, $sub) = @_;
+	my $workers = ppa_parallel($sub) or return;
+	foreach (1 .. 3)
+	{
+		# Sent together, and yet not one group: the second half comes while the first is slow.
+		$pub->safe_psql('postgres', join '', map { fault_gate_sql(0.3) } 1 .. 2 * $workers);
+		ppa_flush($pub);
+		ppa_catchup($pub, $sub);
+		last if fault_workers($sub) >= $workers;
+	}
+	return;
+}
+
+sub fault_in_flight
+{
+	my ($sub, $count) = @_;
+	return 1 unless ppa_parallel($sub);
+	my $end = time() + 5;
+	until (
+		$sub->safe_psql('postgres', <<'SQL') >= $count)
+SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+WHERE a.backend_type = 'pg_parallel_apply worker' AND l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted
+SQL
+	{
+		if (time() > $end)
+		{
+			diag "no $count transactions in flight at the same time";
+			return 0;
+		}
+		usleep(10_000);
+	}
+	return 1;
 }
 
 sub fault_no_crash
@@ -261,6 +383,7 @@ sub fault_applied
 {
 	my ($pub, $sub, $offset, $what, $name) = @_;
 	$name //= 'sub';
+	ppa_flush($pub);
 	my $target = $pub->lsn('write');
 	my $end = time() + $PostgreSQL::Test::Utils::timeout_default;
 	my $done = "SELECT count(*) FROM pg_stat_replication WHERE application_name = '$name' AND replay_lsn >= '$target'";
@@ -271,7 +394,7 @@ sub fault_applied
 		usleep(50_000);
 		$applied = $pub->safe_psql('postgres', $done);
 		@errors = map { "$_->{text} ($_->{context})" }
-		  grep { $_->{level} eq 'ERROR' && $_->{backend} =~ /logical replication/ } ppa_log_entries($sub, $offset);
+		  grep { $_->{level} eq 'ERROR' && $_->{backend} =~ /logical replication|pg_parallel_apply/ } ppa_log_entries($sub, $offset);
 	}
 
 	# The worker tries again and again: nothing that follows would be reached.

@@ -23,11 +23,17 @@
 #   ppa_wait_ready($sub, $name)          every table of the subscription in state 'r'
 #   ppa_wait_passed($sub, $name)         our view says "passed through" (not when built in)
 #   ppa_catchup($pub, $sub, $name)       all that is committed on the publisher now is applied
+#   ppa_flush($node)                     flushes the commits of sessions with synchronous_commit off, which are not sent before
+#                                        that (ppa_catchup does it)
 #   ppa_disable / ppa_enable($sub, $name)   disable waits until the worker has gone
 #   ppa_backlog($pub, $sub, $name, $work)   disable, do $work (SQL for the publisher, or code), enable: the
 #                                        transactions arrive as one backlog, so that groups form. Does not wait.
 #   ppa_wait_for($node, $sql, $what)     polls until the query returns 't', dies naming $what
-#   ppa_worker_pid($sub, $name)          pid of the apply worker (waits for one)
+#   ppa_worker_pid($sub, $name)          pid of the apply worker (waits for one). In parallel mode that is the leader
+#   ppa_parallel($sub)                   how many apply workers beside the leader may be started: 0 in serial mode, in a build
+#                                        that has no others, and when the built-in worker is tested
+#   ppa_apply_pids_sql($pid)             a query (as text) for the processes that apply for the leader $pid: itself and its
+#                                        workers. If more than one subscription is applied, the workers of all of them
 #   ppa_set($node, $name, $value)        ALTER SYSTEM SET and reload; value undef: RESET
 #   ppa_same($pub, $sub, $query, $test)  TAP: the query gives the same on both nodes
 #   ppa_same_table($pub, $sub, $table, $test, %opt)  TAP: same rows. cols => 'a, b', where => condition. Compared by
@@ -63,8 +69,8 @@ use Test::More;
 use Time::HiRes qw(time usleep);
 
 our @EXPORT = qw(
-  ppa_builtin ppa_pair ppa_node ppa_both ppa_subscribe ppa_wait_ready ppa_wait_passed ppa_catchup ppa_disable ppa_enable ppa_backlog
-  ppa_wait_for ppa_worker_pid ppa_set ppa_same ppa_same_table ppa_error_count ppa_log_pos ppa_log ppa_log_match
+  ppa_builtin ppa_pair ppa_node ppa_both ppa_subscribe ppa_wait_ready ppa_wait_passed ppa_flush ppa_catchup ppa_disable ppa_enable ppa_backlog
+  ppa_wait_for ppa_worker_pid ppa_parallel ppa_apply_pids_sql ppa_set ppa_same ppa_same_table ppa_error_count ppa_log_pos ppa_log ppa_log_match
   ppa_log_count ppa_worker_starts ppa_log_entries ppa_apply_error ppa_load_start ppa_load_finish ppa_load_stop
   ppa_views ppa_stat
 );
@@ -177,9 +183,20 @@ SQL
 	return;
 }
 
+sub ppa_flush
+{
+	my ($node) = @_;
+
+	# A commit that has written WAL. A row lock is the least of that, and no reader of the stream sees it.
+	$node->safe_psql('postgres',
+		q{SET synchronous_commit = local; SELECT FROM pg_catalog.pg_database WHERE datname = 'template1' FOR KEY SHARE});
+	return;
+}
+
 sub ppa_catchup
 {
 	my ($pub, $sub, $name) = @_;
+	ppa_flush($pub);
 	$pub->wait_for_catchup($name // 'sub');
 	return;
 }
@@ -231,6 +248,19 @@ sub ppa_worker_pid
 			return $p eq '' ? () : ($p);
 		});
 	return $pid;
+}
+
+sub ppa_parallel
+{
+	my ($sub) = @_;
+	return 0 if ppa_builtin();
+	return $sub->safe_psql('postgres', q{SELECT coalesce(current_setting('pg_parallel_apply.workers', true), '0')});
+}
+
+sub ppa_apply_pids_sql
+{
+	my ($pid) = @_;
+	return "SELECT $pid AS pid UNION SELECT pid FROM pg_stat_activity WHERE backend_type = 'pg_parallel_apply worker'";
 }
 
 sub ppa_set

@@ -1,0 +1,112 @@
+/*-------------------------------------------------------------------------
+ *
+ * apply_parallel_state.h
+ *	  State of an apply worker of parallel apply; for apply_parallel*.c only.
+ *
+ * apply_parallel.c			the process: its loop, errors
+ * apply_parallel_run.c		a group: its attempts, its commit
+ * apply_parallel_place.c	its place among the groups: the leader's orders, waiting
+ * apply_parallel_input.c	what comes from the leader: groups and their bytes
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PPA_APPLY_PARALLEL_STATE_H
+#define PPA_APPLY_PARALLEL_STATE_H
+
+#include "postgres.h"
+
+#include "apply/apply_order.h"
+#include "apply/apply_worker.h"
+#include "dispatch/dispatch_pool.h"
+#include "report/report_workers.h"
+#include "server/server_batch.h"
+
+/* Thrown where the group has to give way to an earlier one, or all is to end. */
+#define PPA_ERRCODE_GIVE_WAY MAKE_SQLSTATE('X', 'P', 'A', '0', '2')
+
+/* Groups that a worker may have: those of its queue, and moved ones. */
+#define PPA_MAX_HELD 16
+
+/* A group that this worker was given. */
+typedef struct PpaHeldGroup
+{
+	uint64		number;
+	PpaBatch   *batch;
+	bool		complete;		/* all of it is here */
+	bool		alone;			/* nothing later is being applied meanwhile */
+	bool		failed;			/* waits for RETRY */
+	uint32		retries_seen;	/* RETRYs obeyed; from the first on its members are applied one
+								 * by one */
+	int			done;			/* members that have committed, in such a retry */
+	int			unretain_at;	/* at this byte forget what was before; -1: nowhere */
+	bool		unretained;
+} PpaHeldGroup;
+
+typedef struct PpaProcess
+{
+	MemoryContext cxt;
+	PpaPoolMember *pool;
+	PpaShared  *shared;
+	PpaSharedWorker *mine;
+	PpaWorker  *w;
+	PpaWorkerSlot *report;
+	StringInfoData event;
+	PpaHeldGroup		groups[PPA_MAX_HELD]; /* number 0: free */
+	PpaHeldGroup	   *current;		/* the one being executed */
+	bool		turn_waited;	/* it was executed before its turn */
+	int			lock_timeout;	/* as configured; what is speculative has none */
+} PpaProcess;
+
+/* ---------- apply_parallel_input.c ---------- */
+
+/* The group with the lowest number, or NULL. */
+extern PpaHeldGroup *ppa_held_lowest(PpaProcess *p);
+
+extern void ppa_held_drop(PpaHeldGroup *g);
+
+/* Read what is there.  Returns whether there was something. */
+extern bool ppa_held_read(PpaProcess *p);
+
+/* The group leaves this worker: what its messages say of relations stays true. */
+extern void ppa_held_keep_relations(PpaProcess *p, const PpaHeldGroup *g);
+
+/* ---------- apply_parallel_place.c ---------- */
+
+/* For PpaWorker.order. */
+extern PpaOrder ppa_place_order;
+
+extern bool ppa_place_is_stopping(const PpaProcess *p);
+extern uint64 ppa_place_start_after(const PpaProcess *p, const PpaHeldGroup *g);
+extern bool ppa_place_is_first(const PpaProcess *p);
+
+/* Between groups: no local transaction is open, so there is nothing to do but to say so. */
+extern void ppa_place_obey_outside(PpaProcess *p);
+
+/* In the middle of a group; throws PPA_ERRCODE_GIVE_WAY if it has to. */
+extern void ppa_place_obey_slow(PpaProcess *p, uint32 seq);
+
+static inline void
+ppa_place_obey_inside(PpaProcess *p)
+{
+	uint32		seq = pg_atomic_read_u32(&p->mine->abort_seq);
+
+	if (unlikely(seq != pg_atomic_read_u32(&p->mine->abort_ack) || ppa_place_is_stopping(p)))
+		ppa_place_obey_slow(p, seq);
+}
+
+/* In the middle of a group: until all groups up to "threshold" have committed. */
+extern void ppa_place_wait(PpaProcess *p, uint64 threshold, PpaWorkerWait reason);
+
+/* The same for a change, with nothing held that others could wait for. */
+extern void ppa_place_wait_dependency(PpaProcess *p, uint64 threshold);
+
+/* In the middle of a group that is still arriving: until there is more of it. */
+extern void ppa_place_wait_input(PpaProcess *p);
+
+/* ---------- apply_parallel_run.c ---------- */
+
+/* The group in one local transaction; or, after an error, its members one by one, row by row. */
+extern void ppa_run_together(PpaProcess *p, PpaHeldGroup *g);
+extern void ppa_run_one_by_one(PpaProcess *p, PpaHeldGroup *g);
+
+#endif							/* PPA_APPLY_PARALLEL_STATE_H */
