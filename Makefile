@@ -4,6 +4,7 @@
 #	make check			the same, then all tests
 #	make all install	build and install only
 #	make check-long		the fault tests as long as they are meant to be (about 15 minutes)
+#	make torture SECONDS=600	random schema, load and faults on two servers (TORTURE="--seed S ..." for its options)
 #	make bench-drain	backlog drains and latency, built-in against ours
 #	make fuzz SECONDS=60
 #	make sim SEEDS=100000	the scheduler of parallel apply against its oracle
@@ -17,7 +18,7 @@ SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 SECONDS ?= 60
 SEEDS ?= 5000
 
-.PHONY: all install clean setup-demo setup-check demo check unit sim tap check-long fuzz lint bench-drain core-suite
+.PHONY: all install clean setup-demo setup-check demo check unit sim tap torture check-long fuzz lint bench-drain core-suite
 
 all:
 	$(PGXS_MAKE) all
@@ -45,6 +46,7 @@ check: setup-check
 	$(MAKE) --no-print-directory fuzz SECONDS=10
 	$(MAKE) --no-print-directory -C test/sim check
 	$(MAKE) --no-print-directory install tap
+	$(MAKE) --no-print-directory torture SECONDS=60
 
 unit:
 	$(MAKE) --no-print-directory -C test/unit check
@@ -54,6 +56,9 @@ sim:
 
 tap:
 	ci/tap $(TESTS)
+
+torture:
+	test/torture/torture --seconds $(SECONDS) $(TORTURE)
 
 check-long:
 	ROUNDS=100 SECONDS=60 LOCK_SECONDS=60 CHANGES=5000000 RELATIONS=10000 N=100000 PG_TEST_TIMEOUT_DEFAULT=900 \

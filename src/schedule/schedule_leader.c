@@ -491,7 +491,7 @@ should_collect(PpaLeader *l)
 
 	if (l->parallel != NULL)
 		return ppa_parallel_should_collect(l);
-	return !l->waited && batch->nmembers > 0 && batch->nmembers < ppa_guc_group_transactions / 2 &&
+	return l->naps == 0 && batch->nmembers > 0 && batch->nmembers < ppa_guc_group_transactions / 2 &&
 		ppa_leader_is_behind(l, batch->members[batch->nmembers - 1].commit_time);
 }
 
@@ -505,7 +505,7 @@ handle_dry(PpaLeader *l)
 		l->last_active = GetCurrentTimestamp();
 	if (should_collect(l))
 	{
-		l->waited = true;
+		l->naps++;
 		ppa_stream_nap(&l->stream);
 		return;
 	}

@@ -49,6 +49,14 @@
 /* Bytes that wait for room in the queue of a worker, before reading stops. */
 #define OUTBOX_BYTES (1024 * 1024)
 
+/*
+ * In a backlog a group is collected for so many naps while others are being
+ * applied, or while nobody has anything to do: a commit costs as much as
+ * several small transactions, and the publisher is what we wait for.
+ */
+#define MOST_NAPS 8
+#define IDLE_NAPS 3
+
 /* While tables are not ready they are looked after so often. */
 #define SYNC_INTERVAL_MS 250
 
@@ -269,7 +277,7 @@ close_group(PpaLeader *l)
 	g->end_lsn = g->batch->members[nmembers - 1].end_lsn;
 	g->bytes = g->batch->bytes.len;
 	p->forming = (PpaGroup) {0};
-	l->waited = false;
+	l->naps = 0;
 	ppa_schedule_close(p->schedule, ppa_parallel_now());
 	ppa_parallel_act(l);
 }
@@ -595,9 +603,8 @@ ppa_parallel_should_collect(PpaLeader *l)
 {
 	PpaParallel *p = l->parallel;
 
-	/* with nobody at work there is nothing to gain by waiting a second time */
-	return p->forming.transactions > 0 && p->drain == 0 &&
-		(!l->waited || p->newest > p->committed + 1) &&
+	return p->forming.transactions > 0 && p->drain == 0 && !l->sync_standby &&
+		l->naps < (p->newest > p->committed + 1 ? MOST_NAPS : IDLE_NAPS) &&
 		ppa_leader_is_behind(l, l->batch->members[p->forming.transactions - 1].commit_time);
 }
 

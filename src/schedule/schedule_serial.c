@@ -62,7 +62,7 @@ ppa_serial_mode_push(PpaLeader *l)
 	begin_applying(l);
 	ppa_serial_apply_batch(l->serial, l->batch);
 	ppa_batch_drop_members(l->batch);
-	l->waited = false;
+	l->naps = 0;
 	finish_applying(l);
 }
 

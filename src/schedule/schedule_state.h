@@ -40,7 +40,7 @@ typedef struct PpaLeader
 	PpaBatch   *batch;
 	bool		sync_standby;
 	bool		direct;			/* serial: the open transaction is applied as it arrives */
-	bool		waited;			/* the batch has been waited for once */
+	int			naps;			/* for which the batch has been collected */
 	XLogRecPtr	last_end;		/* end of the last remote transaction applied */
 	TimestampTz last_active;	/* last frame received, or end of applying */
 	TimestampTz parallel_at;	/* serial for lack of workers: try again then */
