@@ -38,6 +38,9 @@
 #include "server/server_errctx.h"
 #include "server/server_subscription.h"
 
+/* A worker without a group reports its statistics after that. */
+#define IDLE_REPORT_MS 1000
+
 static PpaProcess process;
 
 /* ---------- errors ---------- */
@@ -117,6 +120,7 @@ attempt(PpaProcess *p, PpaHeldGroup *g)
 	bool		again = g->retries_seen > 0;
 
 	p->current = g;
+	p->reported = false;
 	p->w->alone = g->alone;
 	p->w->row_by_row = again;
 	LockTimeout = again && g->alone ? p->lock_timeout : 0;
@@ -165,8 +169,12 @@ wait_for_group(PpaProcess *p)
 	ppa_report_worker_group(p->report, 0);
 	ppa_report_worker_wait(p->report, PPA_WAIT_QUEUE, 0);
 	pgstat_report_activity(STATE_IDLE, NULL);
-	ppa_turn_sleep(p->shared, &p->mine->waits_for, 0, -1);
-	pgstat_report_stat(true);
+	/* statistics can wait for a second without a group */
+	if (!ppa_turn_sleep(p->shared, &p->mine->waits_for, 0, p->reported ? -1 : IDLE_REPORT_MS))
+	{
+		pgstat_report_stat(true);
+		p->reported = true;
+	}
 	pgstat_report_activity(STATE_RUNNING, NULL);
 }
 

@@ -54,6 +54,7 @@ typedef struct PpaProcess
 	PpaHeldGroup		groups[PPA_MAX_HELD]; /* number 0: free */
 	PpaHeldGroup	   *current;		/* the one being executed */
 	bool		turn_waited;	/* it was executed before its turn */
+	bool		reported;		/* its statistics, since its last group */
 	int			lock_timeout;	/* as configured; what is speculative has none */
 } PpaProcess;
 

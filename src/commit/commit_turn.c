@@ -15,19 +15,22 @@
 
 #include "commit/commit_turn.h"
 
-void
+bool
 ppa_turn_sleep(PpaShared *shared, pg_atomic_uint64 *waits_for, uint64 threshold, long timeout_ms)
 {
 	int			wake = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | (timeout_ms >= 0 ? WL_TIMEOUT : 0);
+
+	int			events = 0;
 
 	pg_atomic_write_u64(waits_for, threshold);
 	pg_memory_barrier();
 	if (threshold == 0 || ppa_shared_committed(shared) < threshold)
 	{
-		(void) WaitLatch(MyLatch, wake, timeout_ms, PG_WAIT_EXTENSION);
+		events = WaitLatch(MyLatch, wake, timeout_ms, PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 	}
 	pg_atomic_write_u64(waits_for, 0);
+	return (events & WL_TIMEOUT) == 0;
 }
 
 void

@@ -17,9 +17,9 @@
 /*
  * Sleep until "threshold" has committed or the latch is set for another
  * reason; may return early.  The caller looks at its reasons to wake up, and
- * calls again.  "waits_for" is its own announcement.
+ * calls again.  "waits_for" is its own announcement.  False: the time is over.
  */
-extern void ppa_turn_sleep(PpaShared *shared, pg_atomic_uint64 *waits_for, uint64 threshold,
+extern bool ppa_turn_sleep(PpaShared *shared, pg_atomic_uint64 *waits_for, uint64 threshold,
 						   long timeout_ms);
 
 /*

@@ -476,7 +476,8 @@ wait_for_input(PpaLeader *l)
 bool
 ppa_leader_is_behind(const PpaLeader *l, TimestampTz commit_time)
 {
-	return !l->sync_standby && ppa_stream_is_flowing(&l->stream) &&
+	/* once begun, a nap in which little has come is no reason to stop */
+	return !l->sync_standby && (l->naps > 0 || ppa_stream_is_flowing(&l->stream)) &&
 		TimestampDifferenceExceeds(commit_time, l->last_active, BEHIND_MS);
 }
 
@@ -491,7 +492,8 @@ should_collect(PpaLeader *l)
 
 	if (l->parallel != NULL)
 		return ppa_parallel_should_collect(l);
-	return l->naps == 0 && batch->nmembers > 0 && batch->nmembers < ppa_guc_group_transactions / 2 &&
+	return l->naps == 0 && batch->nmembers > 0 &&
+		batch->nmembers < ppa_guc_group_transactions / 2 &&
 		ppa_leader_is_behind(l, batch->members[batch->nmembers - 1].commit_time);
 }
 
@@ -530,7 +532,7 @@ finish_stream(PpaLeader *l)
 			(errmsg("data stream from publisher has ended")));
 	push(l);
 	while (ppa_parallel_in_flight(l))
-		ppa_parallel_wait(l);
+		ppa_parallel_wait(l, true);
 	ppa_feedback_send(l->feedback, PPA_FEEDBACK_NOW, ppa_leader_is_busy(l), false);
 	ppa_stream_end(&l->stream);
 }
@@ -546,7 +548,7 @@ run(PpaLeader *l)
 		CHECK_FOR_INTERRUPTS();
 		if (!ppa_parallel_can_read(l))
 		{
-			ppa_parallel_wait(l);
+			ppa_parallel_wait(l, false);
 			continue;
 		}
 		len = ppa_stream_receive(&l->stream, &buf);

@@ -359,32 +359,48 @@ limit_sleep(PpaParallel *p, long timeout)
 	return look_at <= now ? 0 : Min(timeout, (long) ((look_at - now) / 1000) + 1);
 }
 
+/* What is to be done while reading is stopped, though no input calls for it. */
+static void
+look_after_connection(PpaLeader *l)
+{
+	PpaScheduleEvent tick = {.type = PPA_EVENT_TICK};
+
+	ppa_feedback_send(l->feedback, PPA_FEEDBACK_RELAXED, true, false);
+	if (!ppa_tick_due)
+		return;
+	ppa_tick_due = false;
+	ppa_leader_notice(l);
+	ppa_feedback_still_alive(l->feedback);
+	ppa_parallel_tell(l, &tick);
+}
+
+/*
+ * Not at every commit: while a quarter of what is queued is applied, all
+ * workers have something to do.
+ */
+static uint64
+worth_waking(const PpaParallel *p)
+{
+	return p->drain != 0 ? p->newest : p->committed + Max(1, (p->newest - p->committed) / 4);
+}
+
 void
-ppa_parallel_wait(PpaLeader *l)
+ppa_parallel_wait(PpaLeader *l, bool for_all)
 {
 	PpaParallel *p = l->parallel;
-	TimestampTz now = GetCurrentTimestamp();
 
 	ppa_parallel_step(l);
-	if (l->parallel != p || (ppa_parallel_can_read(l) && !ppa_parallel_in_flight(l)))
+	if (l->parallel != p || (!for_all && ppa_parallel_can_read(l)) ||
+		(for_all && !ppa_parallel_in_flight(l)))
 		return;
-	ppa_feedback_send(l->feedback, PPA_FEEDBACK_RELAXED, true, false);
-	if (ppa_tick_due)
-	{
-		PpaScheduleEvent tick = {.type = PPA_EVENT_TICK};
-
-		ppa_tick_due = false;
-		ppa_leader_notice(l);
-		ppa_feedback_still_alive(l->feedback);
-		ppa_parallel_tell(l, &tick);
-	}
+	look_after_connection(l);
 	if (l->parallel != p)
 		return;
-	ppa_turn_sleep(p->shared, &p->shared->leader_waits_for, p->committed + 1,
-				   limit_sleep(p, WAIT_MS));
+	ppa_turn_sleep(p->shared, &p->shared->leader_waits_for,
+				   for_all ? p->newest : worth_waking(p), limit_sleep(p, WAIT_MS));
 	CHECK_FOR_INTERRUPTS();
 	/* not reading is no silence of the publisher's */
-	l->last_active = Max(now, l->last_active);
+	l->last_active = GetCurrentTimestamp();
 }
 
 long

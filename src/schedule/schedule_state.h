@@ -97,8 +97,11 @@ extern void ppa_parallel_step(PpaLeader *l);
 /* May more be read from the stream?  If not, ppa_parallel_wait(). */
 extern bool ppa_parallel_can_read(PpaLeader *l);
 
-/* Sleep until something happens that reading waits for. */
-extern void ppa_parallel_wait(PpaLeader *l);
+/*
+ * Sleep until something happens that reading waits for, or that brings the
+ * moment nearer at which nothing is in flight ("for_all").  Returns early.
+ */
+extern void ppa_parallel_wait(PpaLeader *l, bool for_all);
 
 /* Are transactions given out, or to be, that have not committed? */
 extern bool ppa_parallel_in_flight(const PpaLeader *l);
