@@ -186,11 +186,10 @@ ppa_run_together(PpaProcess *p, PpaHeldGroup *g)
 	const PpaMember *last;
 	XLogRecPtr	local_lsn;
 
+	/* also those to come: what has to be alone must not find itself among them */
+	w->members = batch->nmembers;
 	for (int i = 0; i < batch->nmembers; i++)
-	{
-		w->members = i + 1;
 		run_member(p, g, i);
-	}
 	last = &batch->members[batch->nmembers - 1];
 	ppa_local_complete(w, last);
 	p->turn_waited = !ppa_place_is_first(p);

@@ -12,9 +12,10 @@
  *			cannot move the progress past a transaction that is not there.
  * Invariant O2: an id without an acquired session never meets a commit (the
  *			server would crash).
- * Invariant O3: from an armed commit of a stamped process until its caller has
+ * Invariant O4: from an armed commit of a stamped process until its caller has
  *			published it no interrupt is served: a process that dies in between
  *			would leave a commit that nobody knows of.
+ * Invariant O5: before such a commit the progress is what the last one has left.
  *
  *-------------------------------------------------------------------------
  */

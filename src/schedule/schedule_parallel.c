@@ -522,6 +522,8 @@ note_message(PpaLeader *l, const char *message, int len)
 			if (!ppa_wire_change_relid(message, len, &relid, &err))
 				ppa_protocol_error(&err);
 			view = ppa_relview_find(l->views, relid);
+			if (view != NULL)
+				ppa_relview_settle(l->views, view);
 			if (view != NULL && (view->flags & (PPA_CHANGE_TRIGGERS | PPA_CHANGE_ALONE)))
 				p->facts.solo = true;
 			break;
@@ -536,6 +538,7 @@ ppa_parallel_change(PpaLeader *l, const char *message, int len)
 	PpaParallel *p = l->parallel;
 
 	note_message(l, message, len);
+	MemoryContextSwitchTo(l->cxt);
 	ppa_batch_append(l->batch, message, len);
 	if (p->forwarding)
 	{
@@ -735,6 +738,14 @@ leave_parallel(PpaLeader *l)
 {
 	PpaParallel *p = l->parallel;
 
+	ppa_parallel_report(l);
+	if (l->slot != NULL)
+	{
+		pg_atomic_write_u32(&l->slot->workers_running, 0);
+		pg_atomic_write_u32(&l->slot->queued_groups, 0);
+		pg_atomic_write_u64(&l->slot->queued_bytes, 0);
+		pg_atomic_write_u64(&l->slot->dispatched_lsn, 0);
+	}
 	ppa_batch_split(l->batch, 0, p->serial_batch);
 	l->batch = p->serial_batch;
 	l->parallel = NULL;
@@ -789,6 +800,8 @@ ppa_parallel_fall_back(PpaLeader *l)
 void
 ppa_parallel_stop(PpaLeader *l)
 {
-	if (l->parallel != NULL)
-		ppa_pool_stop(l->parallel->pool);
+	if (l->parallel == NULL)
+		return;
+	ppa_pool_stop(l->parallel->pool);
+	ppa_parallel_report(l);
 }

@@ -306,16 +306,15 @@ look_at_head(PpaLeader *l)
 
 /* ---------- the step ---------- */
 
-static void
-report(PpaLeader *l, TimestampTz now)
+void
+ppa_parallel_report(PpaLeader *l)
 {
 	PpaParallel *p = l->parallel;
 	PpaScheduleStats stats;
 	uint64		bytes = 0;
 
-	if (l->slot == NULL || !TimestampDifferenceExceeds(p->reported_at, now, REPORT_INTERVAL_MS))
+	if (l->slot == NULL)
 		return;
-	p->reported_at = now;
 	stats = ppa_schedule_stats(p->schedule);
 	ppa_report_schedule(l->slot, &stats);
 	for (uint64 n = p->committed + 1; n <= p->newest; n++)
@@ -341,7 +340,11 @@ ppa_parallel_step(PpaLeader *l)
 	now = GetCurrentTimestamp();
 	if ((uint64) now >= ppa_schedule_look_at(p->schedule))
 		look_at_head(l);
-	report(l, now);
+	if (TimestampDifferenceExceeds(p->reported_at, now, REPORT_INTERVAL_MS))
+	{
+		p->reported_at = now;
+		ppa_parallel_report(l);
+	}
 	ppa_parallel_resume(l);
 }
 
@@ -417,8 +420,7 @@ ppa_parallel_before_sleep(PpaLeader *l, long timeout)
 	if (!ppa_parallel_in_flight(l))
 	{
 		pg_atomic_write_u64(&p->shared->leader_waits_for, 0);
-		p->reported_at = 0;
-		report(l, GetCurrentTimestamp());
+		ppa_parallel_report(l);
 		return timeout;
 	}
 	/* somebody on the publisher waits for each commit; else for all of them is enough */

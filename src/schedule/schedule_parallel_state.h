@@ -138,6 +138,9 @@ extern void ppa_parallel_send_close(PpaLeader *l, uint64 number, const PpaMember
 
 /* ---------- schedule_parallel_events.c ---------- */
 
+/* Write what the views show. */
+extern void ppa_parallel_report(PpaLeader *l);
+
 /* Tell the scheduler what has committed; before anything else it is told. */
 extern void ppa_parallel_note_commits(PpaLeader *l);
 
