@@ -87,8 +87,14 @@ publish(PpaProcess *p, PpaHeldGroup *g, const PpaMember *last, XLogRecPtr local_
 	ppa_report_worker_group(p->report, 0);
 	if (flush)
 		ppa_report_worker_state(p->report, PPA_WORKER_FLUSHING);
-	if (!flush || ppa_make_durable(local_lsn))
-		pg_atomic_write_u64(&p->mine->durable, number);
+	/* who interrupts the wait for a standby does not end it, unless we are to end */
+	while (flush && !ppa_make_durable(local_lsn))
+	{
+		if (ppa_place_is_stopping(p))
+			return;
+		CHECK_FOR_INTERRUPTS();
+	}
+	pg_atomic_write_u64(&p->mine->durable, number);
 	if (flush)
 		ppa_turn_tell_leader(p->shared, number);
 }

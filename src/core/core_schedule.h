@@ -222,7 +222,7 @@ typedef struct PpaScheduleStats
 	uint64_t	alone_groups;
 	uint64_t	missed;
 	uint64_t	failures[PPA_FAILURES];
-	uint64_t	victims;		/* rolled back for an earlier group */
+	uint64_t	victims;		/* asked to give way to an earlier group */
 	uint64_t	backstops;
 	uint64_t	alone_attempts;
 	uint64_t	large_groups;

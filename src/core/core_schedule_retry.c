@@ -44,6 +44,7 @@ roll_back(PpaSchedule *s, Group *g, uint64_t start_after)
 	g->start_after = max_u64(g->start_after, start_after);
 	if (g->worker == NO_WORKER || g->failed)
 		return;					/* no transaction; RETRY will carry it */
+	s->stats.victims++;
 	ppa_schedule_act(s, (PpaScheduleAction)
 					 {
 						 .type = PPA_ACTION_ABORT,.group = g->number,
@@ -248,7 +249,6 @@ head_blocked(PpaSchedule *s, const PpaScheduleEvent *event)
 	if (event->group != head || event->by <= head || !is_given(s, event->by) ||
 		g->failed || g->start_after >= head)
 		return;					/* out of date, or asked already */
-	s->stats.victims++;
 	ppa_relorder_retried(&s->relorder, event->relation, s->last);
 	g->rollbacks++;
 	roll_back(s, g, g->rollbacks > s->config.victim_retries ? g->number - 1 : head);

@@ -71,7 +71,8 @@ static PpaLeader *leader = NULL;
 bool
 ppa_leader_is_busy(const PpaLeader *l)
 {
-	return l->direct || l->batch->is_open || l->batch->nmembers > 0 || ppa_parallel_in_flight(l);
+	return l->direct || l->batch->is_open || l->batch->nmembers > 0 ||
+		ppa_parallel_in_flight(l) || ppa_parallel_owes_durability(l);
 }
 
 void
@@ -458,6 +459,8 @@ wait_for_input(PpaLeader *l)
 	ppa_feedback_send(l->feedback, PPA_FEEDBACK_NOW, ppa_leader_is_busy(l), false);
 	if (!ppa_leader_is_busy(l))
 		use_quiet_moment(l);
+	else if (l->parallel != NULL)
+		ppa_leader_notice(l);
 	report_idle(l);
 
 	events = ppa_stream_wait(&l->stream,

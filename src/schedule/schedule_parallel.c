@@ -373,7 +373,7 @@ prepare_to_open(PpaLeader *l)
 		p->drain |= PPA_DRAIN_RELATION;
 	if (p->drain != 0)
 	{
-		if (ppa_parallel_in_flight(l))
+		if (ppa_parallel_in_flight(l) || ppa_parallel_owes_durability(l))
 			return false;
 		use_drained_moment(l);
 		p = l->parallel;
@@ -574,6 +574,12 @@ ppa_parallel_in_flight(const PpaLeader *l)
 	return p != NULL && p->newest > p->committed;
 }
 
+bool
+ppa_parallel_owes_durability(const PpaLeader *l)
+{
+	return l->parallel != NULL && !slist_is_empty(&l->parallel->undurable);
+}
+
 int
 ppa_parallel_workers(const PpaLeader *l)
 {
@@ -635,7 +641,8 @@ ppa_parallel_resume(PpaLeader *l)
 	p = l->parallel;
 	if (p == NULL)
 		return;
-	if (p->drain != 0 && !p->forwarding && !ppa_parallel_in_flight(l))
+	if (p->drain != 0 && !p->forwarding && !ppa_parallel_in_flight(l) &&
+		!ppa_parallel_owes_durability(l))
 		use_drained_moment(l);
 	p = l->parallel;
 	if (p != NULL && p->waits_to_join)

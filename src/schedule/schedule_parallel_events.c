@@ -419,7 +419,9 @@ ppa_parallel_before_sleep(PpaLeader *l, long timeout)
 		return 0;
 	if (!ppa_parallel_in_flight(l))
 	{
-		pg_atomic_write_u64(&p->shared->leader_waits_for, 0);
+		/* a worker that makes its commit durable tells us then */
+		pg_atomic_write_u64(&p->shared->leader_waits_for,
+							ppa_parallel_owes_durability(l) ? 1 : 0);
 		ppa_parallel_report(l);
 		return timeout;
 	}

@@ -1,9 +1,10 @@
 # Bench::Cluster: throwaway PostgreSQL nodes for the benchmarks.
 #
-# All nodes live below one folder on tmpfs and listen on Unix sockets in it.
-# A guardian process waits for the end of this one, however it ends (normal
-# exit, die, Ctrl-C, kill -9), then ends every process that names our folder on
-# its command line and removes the folder.  That is the only clean-up path.
+# Nodes live below a folder in memory (BENCH_DIR) or one on disk (BENCH_DISK) and
+# listen on Unix sockets in their data folders.  A guardian process waits for the
+# end of this one, however it ends (normal exit, die, Ctrl-C, kill -9), then ends
+# every process that names our folders on its command line and removes the
+# folders.  That is the only clean-up path.
 
 package Bench::Cluster;
 
@@ -12,14 +13,16 @@ use warnings;
 
 use Cwd qw(abs_path);
 use DBI;
+use DBD::Pg qw(:async);
 use Errno qw(EINTR);
 use Exporter qw(import);
 use File::Path qw(remove_tree);
 use File::Temp qw(tempdir);
+use IO::Handle;
 use POSIX qw(:sys_wait_h);
-use Time::HiRes qw(sleep);
+use Time::HiRes qw(sleep time);
 
-our @EXPORT_OK = qw(progress pg_config_path poll_until);
+our @EXPORT_OK = qw(progress pg_config_path poll_until long_do check_places);
 
 # Settings of WORKLOADS.md.  No checkpoint may fall into a run: the size and
 # time limits are out of reach, CHECKPOINT is issued between the runs.
@@ -31,9 +34,14 @@ my %SETTINGS = (
 	wal_retrieve_retry_interval => '20ms',
 	max_wal_size                => '64GB',
 	checkpoint_timeout          => '1d',
-	max_worker_processes        => 32,
+	max_worker_processes        => 160,
+	max_replication_slots       => 40,
+	max_wal_senders             => 40,
 	log_line_prefix             => "'%m [%p] %b '",
 );
+
+# Settings that change from run to run, in a file of their own.
+my $CHANGING = 'bench.conf';
 
 # PostgreSQL does not run as root; as root we use this operating system user.
 my $SERVER_USER = 'postgres';
@@ -76,7 +84,47 @@ sub poll_until
 	}
 }
 
-# Make the folder and start the guardian.  MEGABYTES must be free there.
+# The folder for nodes in memory or on disk, and what it is made of.
+my %PLACE = (
+	memory => { variable => 'BENCH_DIR',  default => '/dev/shm' },
+	disk   => { variable => 'BENCH_DISK', default => '/var/tmp' },
+);
+
+# (path, device, file system) of a place; dies if it cannot be used.
+sub place
+{
+	my ($name) = @_;
+	my $place = $PLACE{$name};
+	my $wanted = $ENV{ $place->{variable} } // $place->{default};
+	my $path = abs_path($wanted);
+	die "no folder $wanted: set $place->{variable}\n" unless defined $path && -d $path;
+	my @lines = qx{df --output=source,fstype '$path'};
+	my ($device, $type) = split ' ', $lines[1] // '';
+	die "cannot tell what $path is on\n" unless defined $type;
+	die "$path is in memory ($type), not on disk: set $place->{variable}\n"
+	  if $name eq 'disk' && $type =~ /^(?:tmpfs|ramfs|devtmpfs)$/;
+	return ($path, $device, $type);
+}
+
+# Die unless the places have the free space asked for: {place => megabytes}.
+# Called before anything is started.
+sub check_places
+{
+	my ($megabytes) = @_;
+	for my $name (sort keys %$megabytes)
+	{
+		my ($path) = place($name);
+		my @lines = qx{df -Pm '$path'};
+		my $free = (split ' ', $lines[1] // '')[3];
+		die "cannot tell the free space of $path\n" unless defined $free && $free =~ /^\d+$/;
+		die "only $free MB free in $path, $megabytes->{$name} MB needed: free some,"
+		  . " enlarge it, or set $PLACE{$name}{variable} to another folder\n"
+		  if $free < $megabytes->{$name};
+	}
+	return;
+}
+
+# Make the folders and start the guardian.  PLACES: megabytes needed by place.
 sub new
 {
 	my ($class, %arg) = @_;
@@ -84,31 +132,24 @@ sub new
 
 	die "no PostgreSQL server in $self->{bindir}: install postgresql-15 or set PG_CONFIG\n"
 	  unless -x "$self->{bindir}/postgres" && -x "$self->{bindir}/pgbench";
+	my (undef, undef, $uid, $gid) = getpwnam($SERVER_USER);
+	die "no operating system user \"$SERVER_USER\" to run the servers as\n" if $> == 0 && !defined $uid;
 
-	my $parent = abs_path($ENV{BENCH_DIR} // '/dev/shm');
-	check_space($parent, $arg{megabytes});
-	$self->{dir} = tempdir('ppa-bench.XXXXXX', DIR => $parent, CLEANUP => 0);
+	check_places($arg{places});
+	for my $name (sort keys %{ $arg{places} })
+	{
+		my ($path, $device, $type) = place($name);
+		$self->{place}{$name} = tempdir('ppa-bench.XXXXXX', DIR => $path, CLEANUP => 0);
+		$self->{device}{$name} = "$device ($type)";
+	}
+	$self->{dir} = $self->{place}{memory};
 	$self->start_guardian;
 	if ($> == 0)
 	{
-		my (undef, undef, $uid, $gid) = getpwnam($SERVER_USER);
-		die "no operating system user \"$SERVER_USER\" to run the servers as\n" unless defined $uid;
-		chown $uid, $gid, $self->{dir} or die "chown $self->{dir}: $!\n";
+		chown $uid, $gid, values %{ $self->{place} } or die "chown: $!\n";
 		$self->{as_user} = [ 'runuser', '-u', $SERVER_USER, '--' ];
 	}
 	return $self;
-}
-
-sub check_space
-{
-	my ($dir, $megabytes) = @_;
-	my @lines = qx{df -Pm '$dir'};
-	my $free = (split ' ', $lines[1] // '')[3];
-	die "cannot tell the free space of $dir\n" unless defined $free && $free =~ /^\d+$/;
-	die "only $free MB free in $dir, $megabytes MB needed: "
-	  . "free some, enlarge it, or set BENCH_DIR to another folder\n"
-	  if $free < $megabytes;
-	return;
 }
 
 sub start_guardian
@@ -128,7 +169,7 @@ sub start_guardian
 			my $n = sysread $read, $byte, 1;
 			last if defined $n || $! != EINTR;
 		}
-		clean_up($self->{dir});
+		clean_up(values %{ $self->{place} });
 		POSIX::_exit(0);
 	}
 	close $read;
@@ -137,11 +178,11 @@ sub start_guardian
 	return;
 }
 
-# Processes that work in our folder (server processes) or name it on their
+# Processes that work in our folders (server processes) or name one on their
 # command line (pgbench, bench_ceiling, initdb): {pid => command line}.
 sub our_processes
 {
-	my ($dir) = @_;
+	my (@dirs) = @_;
 	my %found;
 	for my $proc (glob '/proc/[0-9]*')
 	{
@@ -151,7 +192,8 @@ sub our_processes
 		local $/ = undef;
 		my $line = <$in> // '';
 		my $cwd = readlink("$proc/cwd") // '';
-		$found{$pid} = $line if index($line, $dir) >= 0 || index($cwd, "$dir/") == 0;
+		$found{$pid} = $line
+		  if grep { index($line, $_) >= 0 || index($cwd, "$_/") == 0 } @dirs;
 	}
 	return \%found;
 }
@@ -169,15 +211,15 @@ sub ending_signal
 # What was just being started may come up late: repeat until all is gone.
 sub clean_up
 {
-	my ($dir) = @_;
+	my (@dirs) = @_;
 	my $first = time;
 	while (time - $first < 60)
 	{
-		my $running = our_processes($dir);
+		my $running = our_processes(@dirs);
 		if (!%$running)
 		{
-			remove_tree($dir, { error => \my $ignored });
-			last unless -e $dir;
+			remove_tree(@dirs, { error => \my $ignored });
+			last unless grep { -e } @dirs;
 		}
 		for my $pid (keys %$running)
 		{
@@ -193,6 +235,7 @@ sub finish
 {
 	my ($self) = @_;
 	return unless $self->{lifeline};
+	local @SIG{qw(INT TERM)} = ('IGNORE') x 2;
 	close delete $self->{lifeline};
 	waitpid $self->{guardian}, 0;
 	return;
@@ -218,39 +261,75 @@ sub run_as_server
 	return;
 }
 
-# Run a client program of ours and return its standard output.
-sub run_client
+# Start a client program of ours; returns a handle for finish_client.
+sub start_client
 {
 	my ($self, @command) = @_;
-	my $log = "$self->{dir}/clients.log";
 	pipe my $read, my $write or die "pipe: $!\n";
 	my $pid = fork // die "fork: $!\n";
 	if ($pid == 0)
 	{
 		open STDOUT, '>&', $write;
-		open STDERR, '>>', $log;
+		open STDERR, '>>', "$self->{dir}/clients.log";
 		exec(@command) or POSIX::_exit(127);
 	}
 	close $write;
-	local $/ = undef;
-	my $output = <$read> // '';
-	waitpid $pid, 0;
-	die "failed (status $?): @command\n$output" . tail($log, 20) if $? != 0;
+	return { pid => $pid, output => $read, command => "@command" };
+}
+
+# Wait for the program's end and return its standard output; die if it failed.
+sub finish_client
+{
+	my ($self, $client) = @_;
+	my $read = $client->{output};
+	my $output = do { local $/ = undef; <$read> } // '';
+	waitpid $client->{pid}, 0;
+	die "failed (status $?): $client->{command}\n$output" . tail("$self->{dir}/clients.log", 20)
+	  if $? != 0;
 	return $output;
 }
 
-# initdb and start one node; SETTINGS are added to those above.
+sub run_client
+{
+	my ($self, @command) = @_;
+	return $self->finish_client($self->start_client(@command));
+}
+
+# Microseconds that flushing one page to a place takes, the median of some.
+sub flush_us
+{
+	my ($self, $place) = @_;
+	my $file = "$self->{place}{$place}/flush";
+	open my $out, '+>:raw', $file or die "$file: $!\n";
+	my @us;
+	for (1 .. 51)
+	{
+		seek $out, 0, 0;
+		print $out 'x' x 8192;
+		$out->flush;
+		my $start = time;
+		$out->sync or die "$file: $!\n";
+		push @us, 1e6 * (time - $start);
+	}
+	close $out;
+	unlink $file;
+	return (sort { $a <=> $b } @us)[ @us / 2 ];
+}
+
+# initdb and start one node in a place (memory, disk); SETTINGS are added to
+# those above.
 sub start_node
 {
-	my ($self, $name, %settings) = @_;
-	my $dir = "$self->{dir}/$name";
+	my ($self, $name, $place, %settings) = @_;
+	my $dir = "$self->{place}{$place}/$name";
 
-	progress("starting the $name");
+	progress("starting the $name" . ($place eq 'disk' ? " on $self->{device}{disk}" : ''));
 	$self->run_as_server("$self->{bindir}/initdb", '-D', $dir, '-U', 'postgres', '-A', 'trust',
 		'-E', 'UTF8', '--locale=C', '--no-sync');
 	open my $conf, '>>', "$dir/postgresql.conf" or die "$dir/postgresql.conf: $!\n";
 	my %all = (%SETTINGS, unix_socket_directories => "'$dir'", %settings);
 	print $conf "$_ = $all{$_}\n" for sort keys %all;
+	print $conf "include_if_exists = '$CHANGING'\n";
 	close $conf or die "$dir/postgresql.conf: $!\n";
 	$self->{nodes}{$name} = $dir;
 	eval {
@@ -258,6 +337,28 @@ sub start_node
 			'-t', $PATIENCE, '-w', 'start');
 		1;
 	} or die "the $name does not start: $@" . tail("$dir/server.log", 20);
+	return;
+}
+
+# Give a node these settings, in place of those of the call before, and wait
+# until they are in force.  The postmaster reads the file before it tells its
+# children to, so a session that has read it proves that new processes have, too.
+sub configure
+{
+	my ($self, $node, $dbh, %settings) = @_;
+	my $file = "$self->{nodes}{$node}/$CHANGING";
+	my $generation = ++$self->{generation};
+	open my $conf, '>', "$file.new" or die "$file.new: $!\n";
+	print $conf "$_ = $settings{$_}\n" for sort keys %settings;
+	print $conf "bench.generation = $generation\n";
+	close $conf or die "$file.new: $!\n";
+	chmod 0644, "$file.new";
+	rename "$file.new", $file or die "$file: $!\n";
+	$dbh->do('SELECT pg_reload_conf()');
+	poll_until("the $node to take over new settings (see its log)", sub {
+		my ($seen) = $dbh->selectrow_array(q{SELECT current_setting('bench.generation', true)});
+		return defined $seen && $seen eq $generation;
+	});
 	return;
 }
 
@@ -287,6 +388,16 @@ sub connect_to
 	$dbh->do("SET statement_timeout = '${PATIENCE}s'");
 	$dbh->do('SET client_min_messages = error');
 	return $dbh;
+}
+
+# A statement that may take long, so that Ctrl-C need not wait for its end.
+sub long_do
+{
+	my ($dbh, $sql) = @_;
+	$dbh->do($sql, { pg_async => PG_ASYNC });
+	sleep(0.005) until $dbh->pg_ready;
+	$dbh->pg_result;
+	return;
 }
 
 sub postmaster_pid

@@ -1,10 +1,12 @@
-# Bench::Contest: one publisher, one subscriber, two contenders.
+# Bench::Contest: one publisher, one subscriber, several contenders in turn.
 #
-# Each contender has its own database, subscription and slot on the same two
-# nodes: "b" is applied by the built-in worker, "o" by pg_parallel_apply.  Both
-# slots are made before a backlog, so both contenders drain the same WAL from
-# the same starting data, one after the other.  Without an installed extension
-# both contenders are the built-in worker (to work on the benchmark itself).
+# Drains: each contender has a database, a subscription and a slot of its own.
+# The databases are copies of one, all slots are made before a backlog, so all
+# contenders drain the same WAL from the same starting data, one after the other.
+#
+# Shared ({shared}; latency, synchronous replication): all contenders apply one
+# and the same subscription.  It changes hands while it is disabled, so nobody
+# finds a backlog that another one left.
 
 package Bench::Contest;
 
@@ -12,13 +14,17 @@ use strict;
 use warnings;
 
 use JSON::PP;
+use List::Util qw(sum0);
 use Time::HiRes qw(sleep time);
 
-use Bench::Cluster qw(progress pg_config_path poll_until);
-use Bench::Proc qw(cpu_seconds children_cpu);
+use Bench::Cluster qw(progress pg_config_path poll_until long_do);
+use Bench::Proc qw(cpu_seconds children_cpu exited_cpu memory_bytes disk_bytes_read);
+
+use constant SUBSCRIPTION => 'bench';
 
 my $PUBLICATION = 'bench';
 my $CEILING     = 'ceiling';
+my $TEMPLATE    = 'filled';
 
 # How often the waiting session looks for the marker: below 0.3 % of a drain
 # of 2 s, and about 1 % of one core.
@@ -35,59 +41,159 @@ sub extension_installed
 	  && -e pg_config_path('--sharedir') . '/extension/pg_parallel_apply.control';
 }
 
-# Start both nodes with empty databases.
+# Start both nodes and see which contenders can run.
+#
+#	places		=> { memory => MB, disk => MB }		free space needed
+#	contenders	=> [ Bench::Contender ... ]
+#	profile		=> { publisher => PLACE, subscriber => PLACE, ..._settings => {} }
+#	shared		=> one subscription for all
 sub new
 {
 	my ($class, %arg) = @_;
-	my $cluster = Bench::Cluster->new(megabytes => $arg{megabytes});
-	my $self = bless { cluster => $cluster, installed => extension_installed() }, $class;
-
-	$cluster->start_node('publisher', wal_level => 'logical');
-	$cluster->start_node(
-		'subscriber',
-		$self->{installed}
-		? ( shared_preload_libraries           => "'pg_parallel_apply'",
-			'pg_parallel_apply.subscriptions' => "'o.sub_o'")
-		: ());
-
-	$self->{contenders} = [
-		{ name => 'builtin', database => 'b', subscription => 'sub_b', ours => 0 },
-		{ name => 'ours', database => 'o', subscription => 'sub_o', ours => $self->{installed} },
-	];
-	my $publisher  = $cluster->connect_to('publisher',  'postgres');
-	my $subscriber = $cluster->connect_to('subscriber', 'postgres');
-	$publisher->do('CREATE DATABASE bench');
-	$self->{publisher} = $cluster->connect_to('publisher', 'bench');
-	$self->{publisher}->do("CREATE PUBLICATION $PUBLICATION FOR ALL TABLES");
-	for my $c ($self->contenders)
+	my $cluster = Bench::Cluster->new(places => $arg{places});
+	my $self = bless {
+		cluster   => $cluster,
+		installed => extension_installed(),
+		profile   => $arg{profile},
+		shared    => $arg{shared},
+	}, $class;
+	eval { $self->start($arg{contenders}); 1 } or do
 	{
-		$subscriber->do("CREATE DATABASE $c->{database}");
-		$c->{dbh} = $cluster->connect_to('subscriber', $c->{database});
-		$c->{dbh}->do('CREATE EXTENSION pg_parallel_apply') if $c->{ours};
-	}
+		my $error = $@;
+		print STDERR $cluster->log_tails;
+		$cluster->finish;
+		die $error;
+	};
 	return $self;
 }
 
-sub contenders { my ($self) = @_; return @{ $self->{contenders} }; }
+sub start
+{
+	my ($self, $wanted) = @_;
+	my ($cluster, $profile) = @$self{qw(cluster profile)};
+	$cluster->start_node('publisher', $profile->{publisher}, wal_level => 'logical',
+		%{ $profile->{publisher_settings} // {} });
+	$cluster->start_node('subscriber', $profile->{subscriber},
+		($self->{installed} ? (shared_preload_libraries => "'pg_parallel_apply'") : ()),
+		%{ $profile->{subscriber_settings} // {} });
+	$self->{subscriber} = $cluster->connect_to('subscriber', 'postgres');
+	($self->{parallel}) = $self->{subscriber}->selectrow_array(
+		q{SELECT 1 FROM pg_settings WHERE name = 'pg_parallel_apply.workers'});
+
+	for my $c (@$wanted)
+	{
+		my $reason = $c->unavailable(@$self{qw(installed parallel)});
+		if (defined $reason)
+		{
+			progress("contender $c->{name} is not available: $reason");
+			push @{ $self->{left_out} }, "$c->{name} ($reason)";
+			next;
+		}
+		$c->{database}     = $self->{shared} ? SUBSCRIPTION : "db_$c->{name}";
+		$c->{subscription} = $self->{shared} ? SUBSCRIPTION : "sub_$c->{name}";
+		push @{ $self->{contenders} }, $c;
+	}
+	die "none of the contenders is available\n" unless $self->contenders;
+
+	my $publisher = $cluster->connect_to('publisher', 'postgres');
+	$publisher->do('CREATE DATABASE bench');
+	$self->{publisher} = $cluster->connect_to('publisher', 'bench');
+	$self->{publisher}->do("CREATE PUBLICATION $PUBLICATION FOR ALL TABLES");
+	return;
+}
+
+sub contenders { my ($self) = @_; return @{ $self->{contenders} // [] }; }
+sub left_out   { my ($self) = @_; return @{ $self->{left_out} // [] }; }
 sub finish     { my ($self) = @_; $self->{cluster}->finish; return; }
 
-# Every database that a workload's tables live in, as [node, database, handle].
-sub places
+# The contenders in the order of this round.
+sub order
+{
+	my ($self, $round) = @_;
+	return rotated($round, $self->contenders);
+}
+
+# LIST as it runs in this round: rotated, and every second round backwards, so
+# that nobody always follows the same one.
+sub rotated
+{
+	my ($round, @list) = @_;
+	push @list, shift @list for 2 .. $round;
+	return $round % 2 ? @list : reverse @list;
+}
+
+# What a record says about where it was made.
+sub about
 {
 	my ($self) = @_;
-	return ([ 'publisher', 'bench', $self->{publisher} ],
-		map { [ 'subscriber', $_->{database}, $_->{dbh} ] } $self->contenders);
+	my ($cluster, $profile) = @$self{qw(cluster profile)};
+	$self->{flush_us} //= $cluster->flush_us('disk') if $cluster->{place}{disk};
+	return (
+		($self->{flush_us} ? (disk_flush_us => $self->{flush_us}) : ()),
+		publisher_on  => $cluster->{device}{ $profile->{publisher} },
+		subscriber_on => $cluster->{device}{ $profile->{subscriber} },
+		profile       => $profile->{name});
+}
+
+# Fill the publisher and every contender's database: FILL->(node, database,
+# handle) creates the tables in one database.
+sub fill
+{
+	my ($self, $fill) = @_;
+	my $cluster = $self->{cluster};
+	my $first = $self->{shared} ? SUBSCRIPTION : $TEMPLATE;
+
+	$fill->('publisher', 'bench', $self->{publisher});
+	$self->{subscriber}->do("CREATE DATABASE $first");
+	my $dbh = $cluster->connect_to('subscriber', $first);
+	$dbh->do('CREATE EXTENSION pg_parallel_apply') if $self->{installed};
+	$fill->('subscriber', $first, $dbh);
+	long_do($_, 'VACUUM ANALYZE') for $self->{publisher}, $dbh;
+	if ($self->{shared})
+	{
+		$_->{dbh} = $dbh for $self->contenders;
+		return;
+	}
+	$dbh->disconnect;
+	for my $c ($self->contenders)
+	{
+		long_do($self->{subscriber}, "CREATE DATABASE $c->{database} TEMPLATE $first STRATEGY file_copy");
+		$c->{dbh} = $cluster->connect_to('subscriber', $c->{database});
+	}
+	$self->{subscriber}->do("DROP DATABASE $first");
+	return;
+}
+
+# Undo fill: TABLES are the publisher's.
+sub empty
+{
+	my ($self, @tables) = @_;
+	$self->{publisher}->do('DROP TABLE ' . join ', ', @tables);
+	my %gone;
+	for my $c ($self->contenders)
+	{
+		next if $gone{ $c->{database} }++;
+		(delete $c->{dbh})->disconnect;
+		$self->{subscriber}->do("DROP DATABASE $c->{database}");
+	}
+	return;
 }
 
 # New slots and disabled subscriptions that start here and now.
 sub create_subscriptions
 {
-	my ($self) = @_;
+	my ($self, %options) = @_;
 	my $conninfo = $self->{cluster}->conninfo('publisher', 'bench');
+	my $shared;
 	for my $c ($self->contenders)
 	{
-		$c->{dbh}->do("CREATE SUBSCRIPTION $c->{subscription} CONNECTION '$conninfo'"
-			  . " PUBLICATION $PUBLICATION WITH (enabled = false, copy_data = false)");
+		if ($shared)
+		{
+			$c->{subid} = $shared->{subid};
+			next;
+		}
+		$c->create_subscription($conninfo, $PUBLICATION, %options);
+		$shared = $c if $self->{shared};
 	}
 	return;
 }
@@ -95,7 +201,7 @@ sub create_subscriptions
 sub drop_subscriptions
 {
 	my ($self) = @_;
-	$_->{dbh}->do("DROP SUBSCRIPTION $_->{subscription}") for $self->contenders;
+	$_->drop_subscription for $self->contenders;
 	return;
 }
 
@@ -129,16 +235,11 @@ sub commit_marker
 # The same quiet start for each run.
 sub tidy
 {
-	my ($self, @handles) = @_;
-	for my $dbh (@handles)
-	{
-		$dbh->do('VACUUM');
-		$dbh->do('CHECKPOINT');
-	}
+	my ($self, $dbh) = @_;
+	long_do($dbh, 'VACUUM');
+	long_do($dbh, 'CHECKPOINT');
 	return;
 }
-
-sub tidy_publisher { my ($self) = @_; $self->tidy($self->{publisher}); return; }
 
 # Read the backlog with the minimal client.
 sub run_ceiling
@@ -151,6 +252,24 @@ sub run_ceiling
 	return decode_json($line);
 }
 
+# Empty the operating system's page cache of the subscriber's data, so that they
+# come from the disk again; says how.  Only what has been written can be dropped.
+sub drop_page_cache
+{
+	my ($self) = @_;
+	system('sync') == 0 or die "sync failed\n";
+	if (open my $out, '>', '/proc/sys/vm/drop_caches')
+	{
+		return 'drop_caches' if print($out "3\n") && close $out;
+	}
+
+	# Not root: ask file by file (dd does posix_fadvise DONTNEED).
+	my $dir = "$self->{cluster}{nodes}{subscriber}/base";
+	system("find '$dir' -type f -exec dd if='{}' iflag=nocache count=0 status=none ';'") == 0
+	  or die "cannot drop the page cache of $dir\n";
+	return 'fadvise';
+}
+
 # WAL position in bytes and next transaction id of the subscriber.
 sub wal_and_xid
 {
@@ -159,81 +278,104 @@ sub wal_and_xid
 		SELECT pg_current_wal_insert_lsn() - '0/0', pg_snapshot_xmax(pg_current_snapshot())});
 }
 
-sub full_page_images
+# Statistics that processes report late: complete once they have ended.
+sub statistics
 {
-	my ($dbh) = @_;
-	return ($dbh->selectrow_array('SELECT wal_fpi FROM pg_stat_wal'))[0];
+	my ($c) = @_;
+	$c->{dbh}->do('SELECT pg_stat_force_next_flush()');
+	my ($commits, $rollbacks, $fpi) = $c->{dbh}->selectrow_array(q{
+		SELECT xact_commit, xact_rollback, wal_fpi FROM pg_stat_database, pg_stat_wal
+		WHERE datname = current_database()});
+	my $count = $c->counters;
+	return { commits => $commits, rollbacks => $rollbacks, fpi => $fpi, count => $count };
+}
+
+# Make C the one that applies, with its settings and those of the workload.
+sub choose
+{
+	my ($self, $c, $extra) = @_;
+	my %settings = $c->settings(@$self{qw(installed parallel)}, $extra);
+	$self->{cluster}->configure('subscriber', $c->{dbh}, %settings);
+	return { map { my $name = $_; s/^pg_parallel_apply\.// for $name; ($name => $settings{$_}) } keys %settings };
 }
 
 # Drain the backlog with one contender and measure it.
 #
-# Local commits are counted by transaction ids used: exact and at once, where
-# pg_stat_database lags and also counts reading transactions, our polls too.
+#	settings	of the workload, for ours
+#	cold		drop the page cache first
+#
+# local_commits are transaction ids used: exact, but for those rolled back for a
+# retry, which count too.  xact_commits and rollbacks are what pg_stat_database
+# says: reading transactions count there (our looks for the marker are subtracted,
+# some twenty other ones of ours are not), and a process that is told to stop may
+# count as one rollback.
 sub run_drain
 {
-	my ($self, $c, $marker) = @_;
+	my ($self, $c, $marker, %arg) = @_;
 	my $dbh = $c->{dbh};
 	my $postmaster = $self->{cluster}->postmaster_pid('subscriber');
 
 	$self->tidy($dbh);
 	$self->{publisher}->do('CHECKPOINT');
-	my $fpi_before = full_page_images($dbh);
+	my %run = (settings => $self->choose($c, $arg{settings}));
+	$run{cache_dropped_by} = $self->drop_page_cache if $arg{cold};
+	my $before = statistics($c);
 	my ($wal_before, $xid_before) = wal_and_xid($dbh);
-	my $cpu_before = children_cpu($postmaster);
+	my $cpu_before = { exited => exited_cpu($postmaster), %{ children_cpu($postmaster) } };
 
 	my $start = time;
-	$self->enable($c);
-	my $end = wait_for_marker($c, $marker, $start);
+	$c->enable;
+	my ($end, $looks) = wait_for_marker($c, $marker, $start);
 
 	# The workers must still be alive here: a dead one has no /proc entry.
-	my $cpu_after = children_cpu($postmaster);
+	my $cpu_after = { exited => exited_cpu($postmaster), %{ children_cpu($postmaster) } };
 	my $sender    = $self->walsender($c);
 	my ($wal_after, $xid_after) = wal_and_xid($dbh);
-	my %run = (
-		seconds               => $end - $start,
-		start_seconds         => $sender->{started} - $start,
-		walsender_cpu_seconds => $sender->{cpu},
-		cpu_seconds           => $self->cpu_by_role($c, $cpu_before, $cpu_after),
-		wal_bytes             => $wal_after - $wal_before,
-		local_commits         => $xid_after - $xid_before - 1,    # 1 = ENABLE's
-	);
-	$run{extension} = $self->extension_statistics($c) if $c->{ours};
+	my $state = $c->counters->{state};
+	$run{seconds}               = $end - $start;
+	$run{start_seconds}         = $sender->{started} - $start;
+	$run{walsender_cpu_seconds} = $sender->{cpu};
+	$run{wal_bytes}             = $wal_after - $wal_before;
+	$self->look_at_processes($c, \%run, $cpu_before, $cpu_after);
 	$self->disable($c);
-	$run{wal_fpi} = full_page_images($dbh) - $fpi_before;
+
+	my $after = statistics($c);
+	my %count = map { ($_ => $after->{count}{$_} - ($before->{count}{$_} // 0)) }
+	  grep { $_ ne 'state' } keys %{ $after->{count} };
+	$c->check_proof($count{transactions} // 0, $state, $run{workers_seen});
+	$run{extension} = { %count, state => $state } if $c->{ours};
+	$run{wal_fpi}        = $after->{fpi} - $before->{fpi};
+	$run{rollbacks}      = $after->{rollbacks} - $before->{rollbacks};
+	$run{xact_commits}   = $after->{commits} - $before->{commits} - $looks;
+	$run{local_commits}  = $xid_after - $xid_before - 1;    # 1 = ENABLE's
 	return \%run;
 }
 
-# Wait in one session until the marker row is visible; returns the time.  Each
-# look is a transaction of its own, so that no snapshot of ours is held and
-# keeps the workers from pruning hot rows.
+# Wait in one session until the marker row is visible; returns the time and the
+# number of looks.  Each look is a transaction of its own, so that no snapshot of
+# ours is held and keeps the workers from pruning hot rows.
 sub wait_for_marker
 {
 	my ($c, $marker, $start) = @_;
 	my $look = $c->{dbh}->prepare("SELECT 1 FROM marker WHERE id = $marker");
 	my $next_error_look = $start + $ERROR_LOOK_EVERY;
+	my $looks = 0;
 	while (1)
 	{
-		return time if $look->execute > 0;
+		$looks++;
+		return (time, $looks) if $look->execute > 0;
 		my $now = time;
 		die "$c->{name}: the backlog was not drained in $DRAIN_PATIENCE s\n"
 		  if $now - $start > $DRAIN_PATIENCE;
 		if ($now > $next_error_look)
 		{
 			die "$c->{name}: applying the backlog failed, see the subscriber's log\n"
-			  if apply_errors($c);
+			  if $c->apply_errors;
+			$looks++;
 			$next_error_look = $now + $ERROR_LOOK_EVERY;
 		}
 		sleep($POLL_SECONDS);
 	}
-}
-
-sub apply_errors
-{
-	my ($c) = @_;
-	my ($count) = $c->{dbh}->selectrow_array(
-		'SELECT apply_error_count FROM pg_stat_subscription_stats WHERE subname = ?',
-		undef, $c->{subscription});
-	return $count;
 }
 
 sub walsender
@@ -247,62 +389,49 @@ sub walsender
 	return { cpu => $cpu, started => $started };
 }
 
-# CPU seconds spent during the run, by role; "apply" is the subscription's own
-# worker.  Client backends are the benchmark's sessions and do not count.
-sub cpu_by_role
+# Into RUN: CPU seconds spent during the run by role, memory and disk reads of
+# the processes that apply.  "leader" is the subscription's own worker, "workers"
+# those of ours, "exited" what has ended during the run.  Client backends are the
+# benchmark's sessions and do not count.
+sub look_at_processes
 {
-	my ($self, $c, $before, $after) = @_;
-	my ($apply) = $c->{dbh}->selectrow_array(
-		'SELECT pid FROM pg_stat_subscription WHERE subname = ? AND relid IS NULL',
-		undef, $c->{subscription});
+	my ($self, $c, $run, $before, $after) = @_;
+	my $leader = $c->leader_pid;
 	die "$c->{name}: the apply worker is gone at the end of the drain\n"
-	  unless defined $apply && exists $after->{$apply};
+	  unless defined $leader && exists $after->{$leader};
 	die "$c->{name}: a restarted apply worker cannot be told from the first\n"
-	  if exists $before->{$apply};
+	  if exists $before->{$leader};
 
-	my %cpu;
+	my %cpu = (leader => 0, workers => 0, exited => $after->{exited} - $before->{exited});
+	my %worker = map { ($_ => 1) } grep { exists $after->{$_} } $c->worker_pids;
 	my $rows = $c->{dbh}->selectall_arrayref('SELECT pid, backend_type FROM pg_stat_activity');
 	for my $row (@$rows)
 	{
 		my ($pid, $role) = @$row;
 		next if $role eq 'client backend' || !exists $after->{$pid};
-		$role = 'apply' if $pid == $apply;
+		$role = 'leader'  if $pid == $leader;
+		$role = 'workers' if $worker{$pid};
 		$cpu{$role} += $after->{$pid} - ($before->{$pid} // 0);
 	}
-	return \%cpu;
-}
-
-# Our own counters; also the proof that the extension did the work.
-sub extension_statistics
-{
-	my ($self, $c) = @_;
-	my $row = $c->{dbh}->selectrow_hashref(q{
-		SELECT state, groups, transactions, multi_insert_rows, group_replays, missing_rows, errors
-		FROM parallel_apply.stat_subscription WHERE subname = ?}, undef, $c->{subscription});
-	die "ours: no row in parallel_apply.stat_subscription\n" unless $row;
-	die "ours: the subscription was passed through to the built-in worker\n"
-	  if $row->{state} eq 'passed through' || !$row->{transactions};
-	my $state = delete $row->{state};
-	return { state => $state, map { ($_ => $row->{$_} + 0) } keys %$row };
-}
-
-sub enable
-{
-	my ($self, $c) = @_;
-	$c->{dbh}->do("ALTER SUBSCRIPTION $c->{subscription} ENABLE");
+	$run->{cpu_seconds}        = \%cpu;
+	$run->{workers_seen}       = keys %worker;
+	$run->{worker_cpu_seconds} = [ map { $after->{$_} - ($before->{$_} // 0) } sort keys %worker ];
+	for my $pid ($leader, keys %worker)
+	{
+		my ($peak, $private) = memory_bytes($pid);
+		$run->{peak_memory_bytes}    += $peak;
+		$run->{private_memory_bytes} += $private;
+		$run->{disk_bytes_read}      += disk_bytes_read($pid);
+	}
 	return;
 }
 
-# Disable, and wait until worker and walsender have left.
+# Disable, and wait until all that applied and the walsender have left.
 sub disable
 {
 	my ($self, $c) = @_;
-	$c->{dbh}->do("ALTER SUBSCRIPTION $c->{subscription} DISABLE");
-	poll_until("$c->{name}: the apply worker to stop", sub {
-		return !$c->{dbh}->selectrow_array(
-			'SELECT 1 FROM pg_stat_subscription WHERE subname = ? AND pid IS NOT NULL',
-			undef, $c->{subscription});
-	});
+	$c->disable;
+	poll_until("$c->{name}: the apply workers to stop", sub { return !$c->is_running; });
 	poll_until("$c->{name}: the walsender to stop", sub {
 		return !$self->{publisher}->selectrow_array(
 			'SELECT 1 FROM pg_stat_replication WHERE application_name = ?',
@@ -337,7 +466,7 @@ sub check_equal
 	my $found = $self->contents($c->{dbh});
 	my @different = grep { $found->{$_} ne $expected->{$_} } sort keys %$expected;
 	return unless @different;
-	die "DATA DIFFER after the drain by $c->{name}:\n"
+	die "DATA DIFFER after the run of $c->{name}:\n"
 	  . join '', map { "  $_: publisher $expected->{$_}, subscriber $found->{$_} (rows, hash)\n" }
 	  @different;
 }

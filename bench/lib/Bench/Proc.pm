@@ -1,4 +1,4 @@
-# Bench::Proc: CPU time of server processes, from /proc.
+# Bench::Proc: CPU time, memory and disk reads of server processes, from /proc.
 
 package Bench::Proc;
 
@@ -8,11 +8,13 @@ use warnings;
 use Exporter qw(import);
 use POSIX ();
 
-our @EXPORT_OK = qw(cpu_seconds children_cpu);
+our @EXPORT_OK = qw(cpu_seconds children_cpu exited_cpu memory_bytes disk_bytes_read);
 
 my $TICK = 1 / POSIX::sysconf(POSIX::_SC_CLK_TCK());
 
-# (parent pid, user + system seconds), or nothing when the process is gone.
+# The fields of /proc/PID/stat from the third on, or nothing when the process is
+# gone: 1 = parent, 11 and 12 = user and system ticks, 13 and 14 = the same of
+# children that ended.
 sub read_stat
 {
 	my ($pid) = @_;
@@ -21,15 +23,14 @@ sub read_stat
 
 	# The second field is the name in brackets and may contain anything.
 	$line =~ s/^.*\) // or return;
-	my @field = split ' ', $line;
-	return ($field[1], ($field[11] + $field[12]) * $TICK);
+	return split ' ', $line;
 }
 
 sub cpu_seconds
 {
 	my ($pid) = @_;
-	my (undef, $seconds) = read_stat($pid);
-	return $seconds;
+	my @field = read_stat($pid);
+	return @field ? ($field[11] + $field[12]) * $TICK : undef;
 }
 
 # CPU seconds of each living child of PARENT, by pid.
@@ -40,10 +41,45 @@ sub children_cpu
 	for my $dir (glob '/proc/[0-9]*')
 	{
 		my ($pid) = $dir =~ /(\d+)/;
-		my ($ppid, $seconds) = read_stat($pid);
-		$cpu{$pid} = $seconds if defined $ppid && $ppid == $parent;
+		my @field = read_stat($pid);
+		$cpu{$pid} = ($field[11] + $field[12]) * $TICK if @field && $field[1] == $parent;
 	}
 	return \%cpu;
+}
+
+# CPU seconds of all children of PARENT that have ended.
+sub exited_cpu
+{
+	my ($parent) = @_;
+	my @field = read_stat($parent);
+	return @field ? ($field[13] + $field[14]) * $TICK : 0;
+}
+
+# (largest resident size, private memory now) in bytes.  The first includes the
+# pages of shared memory that the process has touched.
+sub memory_bytes
+{
+	my ($pid) = @_;
+	open my $in, '<', "/proc/$pid/status" or return (0, 0);
+	my ($peak, $private) = (0, 0);
+	while (<$in>)
+	{
+		$peak    = $1 * 1024 if /^VmHWM:\s+(\d+) kB/;
+		$private = $1 * 1024 if /^RssAnon:\s+(\d+) kB/;
+	}
+	return ($peak, $private);
+}
+
+# Bytes that came from the disk for this process; 0 where we may not look.
+sub disk_bytes_read
+{
+	my ($pid) = @_;
+	open my $in, '<', "/proc/$pid/io" or return 0;
+	while (<$in>)
+	{
+		return $1 + 0 if /^read_bytes: (\d+)/;
+	}
+	return 0;
 }
 
 1;

@@ -1,4 +1,4 @@
-# Bench::Report: medians, the Markdown table, and the targets of issue 2.
+# Bench::Report: medians, the Markdown tables, and the targets of the issues.
 
 package Bench::Report;
 
@@ -6,26 +6,43 @@ use strict;
 use warnings;
 
 use Exporter qw(import);
+use List::Util qw(uniq);
 
-our @EXPORT_OK = qw(median percentile drain_table drain_targets);
+our @EXPORT_OK = qw(median percentile drain_tables drain_targets sync_table sync_targets
+  latency_table latency_targets);
 
-# Targets on the 2-core machine.  The figures are those of summarize().
+# Targets on the 2-core machine: workload, contender, figure, whom to compare
+# with, limit.  The figures are those of the records.
 my @TARGETS = (
-	(map { [ $_, 'ours_of_ceiling', '>=', 0.85 ] } qw(K1 H10 indep ins1 pgbench)),
-	(map { [ $_, 'speed_ratio', '>=', 1.3 ] } qw(K1 H10 ins1)),
-	[ 'K1',    'cpu_ratio', '<=', 0.55 ],
-	[ 'H10',   'cpu_ratio', '<=', 0.4 ],
-	[ 'ins1',  'cpu_ratio', '<=', 0.4 ],
-	[ 'K1000', 'cpu_ratio', '<=', 0.65 ],
-	[ 'K1',    'wal_ratio', '<=', 0.8 ],
+	# Serial mode (issue 2).
+	(map { [ $_, 'serial', 'tps', 'ceiling', '>=', 0.85 ] } qw(K1 H10 indep ins1 pgbench)),
+	(map { [ $_, 'serial', 'tps', 'builtin', '>=', 1.3 ] } qw(K1 H10 ins1)),
+	[ 'K1',    'serial', 'cpu_us_per_transaction', 'builtin', '<=', 0.55 ],
+	[ 'H10',   'serial', 'cpu_us_per_transaction', 'builtin', '<=', 0.4 ],
+	[ 'ins1',  'serial', 'cpu_us_per_transaction', 'builtin', '<=', 0.4 ],
+	[ 'K1000', 'serial', 'cpu_us_per_transaction', 'builtin', '<=', 0.65 ],
+	[ 'K1',    'serial', 'wal_bytes_per_change',   'builtin', '<=', 0.8 ],
+
+	# Parallel apply (issue 3).
+	(map { [ $_, 'ours4', 'tps', 'serial', '>=', 0.9 ] } qw(K1 H1 H10 indep ins1 pgbench)),
+	(   map { [ $_, 'ours4', 'tps', 'builtin', '>=', 1.0 ] }
+		  qw(K1 K10 K100 K1000 H1 H10 H100 H10000 indep ins1 ins100 pgbench S1)
+	),
+	[ 'wide',    'ours4', 'tps', 'builtin', '>=', 1.8 ],
+	[ 'wide',    'ours4', 'tps', 'serial',  '>=', 1.25 ],
+	[ 'cold',    'ours8', 'tps', 'serial',  '>=', 2.2 ],
+	[ 'syncK1',  'ours4', 'tps', 'builtin', '>=', 2.5 ],
+	[ 'syncK1g', 'ours4', 'tps', 'builtin', '>=', 8 ],
 );
 
 my %MEANING = (
-	ours_of_ceiling => 'ours / ceiling',
-	speed_ratio     => 'ours / built-in',
-	cpu_ratio       => 'CPU of all subscriber processes per transaction, ours / built-in',
-	wal_ratio       => 'WAL per change, ours / built-in',
+	tps                    => 'transactions per second',
+	cpu_us_per_transaction => 'CPU of all subscriber processes per transaction',
+	wal_bytes_per_change   => 'WAL per change',
 );
+
+# Counters of our view that are shown as one figure, where the library has them.
+my @RETRIES = qw(group_replays retries_missing retries_unique retries_deadlock retries_other);
 
 # The P-th percentile (0 to 100) by linear interpolation.
 sub percentile
@@ -40,93 +57,210 @@ sub percentile
 
 sub median { my (@values) = @_; return percentile(50, @values); }
 
-# "median (min-max)"
+# "median (min-max)", or "-" without values
 sub spread
 {
 	my ($format, @values) = @_;
+	return '-' unless @values;
 	my @sorted = sort { $a <=> $b } @values;
 	return sprintf "$format ($format-$format)", median(@sorted), $sorted[0], $sorted[-1];
 }
 
-# Pair up the runs of one workload by round: {figure => [one value a round]}.
-# Ratios are taken inside a round, then their median: the machine's speed
-# changes more between rounds than within one.
-sub summarize
+# The median, or "-" without values
+sub middle
+{
+	my ($format, @values) = @_;
+	return @values ? sprintf($format, median(@values)) : '-';
+}
+
+# A Markdown table from HEAD and lines of cells; the first COUNT columns are text.
+sub markdown
+{
+	my ($count, $head, @lines) = @_;
+	my @rule = (('---') x $count, ('---:') x (@$head - $count));
+	return join '', map { '| ' . join(' | ', @$_) . " |\n" } $head, \@rule, @lines;
+}
+
+# The values of one figure of a contender, one a round.
+sub figures
+{
+	my ($name, $figure, @runs) = @_;
+	return grep { defined } map { $_->{$figure} } grep { $_->{contender} eq $name } @runs;
+}
+
+# Ratios of a figure between two contenders, taken inside a round, then seen
+# together: the machine's speed changes more between rounds than within one.
+sub ratios
+{
+	my ($name, $other, $figure, @runs) = @_;
+	my %of = map { ($_->{round} => $_->{$figure}) } grep { $_->{contender} eq $other } @runs;
+	return map { $_->{$figure} / $of{ $_->{round} } }
+	  grep { defined $_->{$figure} && $of{ $_->{round} } } grep { $_->{contender} eq $name } @runs;
+}
+
+# The median over the runs of a counter of our view (several: their sum).
+sub counter
+{
+	my ($name, $columns, @runs) = @_;
+	my @values;
+	for my $run (grep { $_->{contender} eq $name && $_->{extension} } @runs)
+	{
+		my @there = grep { defined } @{ $run->{extension} }{@$columns};
+		next unless @there;
+		my $sum = 0;
+		$sum += $_ for @there;
+		push @values, $sum;
+	}
+	return middle('%.0f', @values);
+}
+
+sub speed_line
+{
+	my ($workload, $name, @runs) = @_;
+	return [ $workload, $name, spread('%.0f', figures($name, 'tps', @runs)),
+		middle('%.2f', figures($name, 'seconds', @runs)),
+		map { $_ eq $name ? '1' : spread('%.2f', ratios($name, $_, 'tps', @runs)) }
+		  qw(ceiling builtin serial) ];
+}
+
+sub cost_line
+{
+	my ($workload, $name, @runs) = @_;
+	return [
+		$workload, $name,
+		(map { middle('%.1f', figures($name, "${_}_us_per_transaction", @runs)) }
+			  qw(cpu leader workers walwriter walsender)),
+		($name eq 'builtin' ? '1' : spread('%.2f', ratios($name, 'builtin', 'cpu_us_per_transaction', @runs))),
+		middle('%.0f', figures($name, 'wal_bytes_per_change', @runs)),
+		($name eq 'builtin' ? '1' : middle('%.2f', ratios($name, 'builtin', 'wal_bytes_per_change', @runs))),
+		join(' / ', map { middle('%.0f', map { $_ / 1e6 } figures($name, "${_}_memory_bytes", @runs)) }
+			  qw(peak private)),
+		middle('%.0f', figures($name, 'local_commits', @runs)),
+		middle('%.1f', figures($name, 'transactions_per_group', @runs)),
+		(map { counter($name, $_, @runs) } ['dependency_waits'], ['turn_waits'], \@RETRIES) ];
+}
+
+# Markdown tables of all runs, in the order in which they were made.
+sub drain_tables
 {
 	my (@runs) = @_;
-	my %round;
-	$round{ $_->{round} }{ $_->{contender} } = $_ for @runs;
-	my %figure;
-	for my $n (sort { $a <=> $b } keys %round)
+	my (@speed, @cost);
+	my @contenders = sort { ($a ne 'ceiling') <=> ($b ne 'ceiling') } uniq map { $_->{contender} } @runs;
+	for my $workload (uniq map { $_->{workload} } @runs)
 	{
-		my ($ceiling, $builtin, $ours) = @{ $round{$n} }{qw(ceiling builtin ours)};
-		next unless $ceiling && $builtin && $ours;
-		push @{ $figure{ceiling} }, $ceiling->{tps};
-		push @{ $figure{builtin} }, $builtin->{tps};
-		push @{ $figure{ours} },    $ours->{tps};
-		push @{ $figure{builtin_of_ceiling} }, $builtin->{tps} / $ceiling->{tps};
-		push @{ $figure{ours_of_ceiling} },    $ours->{tps} / $ceiling->{tps};
-		push @{ $figure{speed_ratio} },        $ours->{tps} / $builtin->{tps};
-		for my $c (['builtin', $builtin], ['ours', $ours])
+		my @of_it = grep { $_->{workload} eq $workload } @runs;
+		for my $name (@contenders)
 		{
-			push @{ $figure{"$c->[0]_cpu"} },   $c->[1]{cpu_us_per_transaction};
-			push @{ $figure{"$c->[0]_apply"} }, $c->[1]{apply_us_per_transaction};
-			push @{ $figure{"$c->[0]_wal"} },   $c->[1]{wal_bytes_per_change};
+			next unless grep { $_->{contender} eq $name } @of_it;
+			push @speed, speed_line($workload, $name, @of_it);
+			push @cost, cost_line($workload, $name, @of_it) if $name ne 'ceiling';
 		}
-		push @{ $figure{cpu_ratio} },
-		  $ours->{cpu_us_per_transaction} / $builtin->{cpu_us_per_transaction};
-		push @{ $figure{wal_ratio} },
-		  $ours->{wal_bytes_per_change} / $builtin->{wal_bytes_per_change};
 	}
-	return \%figure;
+	return markdown(2, [ 'workload', 'contender', 'txn/s', 's', '/ ceiling', '/ built-in', '/ serial' ], @speed)
+	  . "\nCPU in us per transaction; memory in MB, largest resident (with shared) and private at the end:\n\n"
+	  . markdown(2, [
+			'workload', 'contender', 'CPU', 'leader', 'workers', 'WAL writer', 'walsender', 'CPU / built-in',
+			'WAL B/change', '/ built-in', 'memory', 'local commits', 'txn/group', 'dependency waits',
+			'turn waits', 'retries' ], @cost);
 }
 
-# One workload's line of the table, as cells.
-sub cells
-{
-	my ($name, $f) = @_;
-	return (
-		$name,
-		(map { spread('%.0f', @{ $f->{$_} }) } qw(ceiling builtin ours)),
-		sprintf('%.2f', median(@{ $f->{builtin_of_ceiling} })),
-		(map { spread('%.2f', @{ $f->{$_} }) } qw(ours_of_ceiling speed_ratio)),
-		(map { sprintf '%.1f (%.1f)', median(@{ $f->{"${_}_cpu"} }), median(@{ $f->{"${_}_apply"} }) }
-			  qw(builtin ours)),
-		spread('%.2f', @{ $f->{cpu_ratio} }),
-		(map { sprintf '%.0f', median(@{ $f->{"${_}_wal"} }) } qw(builtin ours)),
-		spread('%.2f', @{ $f->{wal_ratio} }));
-}
-
-# Markdown table of all runs, in the order of NAMES.
-sub drain_table
-{
-	my ($names, @runs) = @_;
-	my @head = (
-		'workload', 'ceiling txn/s', 'built-in txn/s', 'ours txn/s',
-		'built-in / ceiling', 'ours / ceiling', 'ours / built-in',
-		'built-in CPU us/txn (apply only)', 'ours CPU us/txn (apply only)', 'CPU ratio',
-		'built-in WAL B/change', 'ours WAL B/change', 'WAL ratio');
-	my @lines = (\@head, [ '---', ('---:') x $#head ]);
-	for my $name (@$names)
-	{
-		push @lines, [ cells($name, summarize(grep { $_->{workload} eq $name } @runs)) ];
-	}
-	return join '', map { '| ' . join(' | ', @$_) . " |\n" } @lines;
-}
-
-# One line per target whose workload was run.
+# One line per target for which there are runs.
 sub drain_targets
 {
-	my ($names, @runs) = @_;
+	my (@runs) = @_;
 	my $text = '';
 	for my $target (@TARGETS)
 	{
-		my ($name, $figure, $relation, $limit) = @$target;
-		next unless grep { $_ eq $name } @$names;
-		my $value = median(@{ summarize(grep { $_->{workload} eq $name } @runs)->{$figure} });
+		my ($workload, $name, $figure, $other, $relation, $limit) = @$target;
+		my @values = ratios($name, $other, $figure, grep { $_->{workload} eq $workload } @runs)
+		  or next;
+		my $value = median(@values);
 		my $met = $relation eq '>=' ? $value >= $limit : $value <= $limit;
-		$text .= sprintf "- %s: %s: %s %.2f: %.3f\n", $met ? "met" : "missed", $name,
-		  "$MEANING{$figure} $relation", $limit, $value;
+		$text .= sprintf "- %s: %s: %s, %s / %s %s %.2f: %.3f\n", $met ? 'met' : 'missed', $workload,
+		  $MEANING{$figure}, $name, $other, $relation, $limit, $value;
+	}
+	return $text;
+}
+
+# Synchronous replication: the rate of each mode beside that of waiting for
+# nobody, of the same contender in the same turn.
+sub sync_table
+{
+	my (@runs) = @_;
+	my @lines;
+	for my $clients (uniq map { $_->{clients} } @runs)
+	{
+		for my $name (uniq map { $_->{contender} } @runs)
+		{
+			for my $mode (uniq map { $_->{mode} } @runs)
+			{
+				my @of_it = grep { $_->{clients} == $clients && $_->{mode} eq $mode } @runs;
+				my @tps = figures($name, 'tps', @of_it) or next;
+				push @lines, [ $clients, $mode, $name, spread('%.0f', @tps),
+					spread('%.2f', figures($name, 'ratio_to_async', @of_it)),
+					spread('%.2f', ratios($name, 'builtin', 'tps', @of_it)),
+					middle('%.2f', figures($name, 'latency_ms',       @of_it)),
+					middle('%.1f', figures($name, 'catch_up_seconds', @of_it)) ];
+			}
+		}
+	}
+	@lines = sort { $a->[0] <=> $b->[0] || $a->[1] cmp $b->[1] } @lines;
+	return markdown(3, [ 'clients', 'mode', 'contender', 'txn/s', '/ async', '/ built-in', 'latency ms', 'then behind s' ],
+		@lines);
+}
+
+# Issue 3: at least 0.85 of the asynchronous rate.
+sub sync_targets
+{
+	my (@runs) = @_;
+	my $text = '';
+	for my $clients (uniq map { $_->{clients} } @runs)
+	{
+		for my $mode (qw(on remote_apply))
+		{
+			my @ratios = figures('ours4', 'ratio_to_async',
+				grep { $_->{clients} == $clients && $_->{mode} eq $mode } @runs) or next;
+			$text .= sprintf "- %s: %d clients: %s, ours4 / async >= 0.85: %.3f\n",
+			  median(@ratios) >= 0.85 ? 'met' : 'missed', $clients, $mode, median(@ratios);
+		}
+	}
+	return $text;
+}
+
+# Latency: {load, contender, latencies => [ms]} by load and contender.
+sub latency_table
+{
+	my (@turns) = @_;
+	my @lines;
+	for my $load (uniq map { $_->{load_percent} } @turns)
+	{
+		for my $name (uniq map { $_->{contender} } @turns)
+		{
+			my @of_it = grep { $_->{load_percent} == $load && $_->{contender} eq $name } @turns or next;
+			my @ms = map { @{ $_->{latencies} } } @of_it;
+			push @lines, [ $load ? "$load %" : 'quiet', $name, scalar @ms,
+				(map { sprintf '%.3f', percentile($_, @ms) } 50, 95, 99, 100),
+				middle('%.0f', grep { $_ } map { $_->{offered_tps} } @of_it),
+				middle('%.0f', grep { $_ } map { $_->{achieved_tps} } @of_it) ];
+		}
+	}
+	return markdown(2, [ 'load', 'contender', 'samples', 'p50 ms', 'p95 ms', 'p99 ms', 'max ms',
+			'offered txn/s', 'achieved' ], @lines);
+}
+
+# The median of ours on a quiet system is not above built-in's.
+sub latency_targets
+{
+	my (@turns) = @_;
+	my $text = '';
+	my %ms;
+	push @{ $ms{ $_->{contender} } }, @{ $_->{latencies} } for grep { !$_->{load_percent} } @turns;
+	return '' unless $ms{builtin};
+	for my $name (grep { $_ ne 'builtin' } sort keys %ms)
+	{
+		my ($ours, $builtin) = map { median(@{ $ms{$_} }) } $name, 'builtin';
+		$text .= sprintf "- %s: quiet: median latency of %s not above built-in's: %.3f and %.3f ms\n",
+		  $ours <= $builtin ? 'met' : 'missed', $name, $ours, $builtin;
 	}
 	return $text;
 }
