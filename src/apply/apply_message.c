@@ -141,7 +141,7 @@ do_truncate(PpaWorker *w, const char *message, int len)
 	PpaWireError err;
 
 	if (!w->alone)
-		ppa_require_solo(w);
+		ppa_require_alone(w);
 	ppa_report_worker_change(w->report, InvalidOid, PPA_MSG_TRUNCATE);
 	ppa_local_begin(w);
 	if (!ppa_wire_truncate(message, len, &truncate, &err))

@@ -129,6 +129,7 @@ ppa_update_row(PpaWorker *w, PpaTarget *target)
 	LockTupleMode lockmode;
 	bool		update_indexes;
 
+	Assert(ItemPointerIsValid(tid));
 	ppa_target_check(target, CMD_UPDATE);
 	set_updated_columns(w, target);
 	if (target->lrel->firing.before_update)
@@ -171,6 +172,7 @@ ppa_delete_row(PpaWorker *w, PpaTarget *target)
 	EState	   *estate = target->estate;
 	TM_FailureData failure;
 
+	Assert(ItemPointerIsValid(tid));
 	ppa_target_check(target, CMD_DELETE);
 	if (target->lrel->firing.before_delete)
 	{

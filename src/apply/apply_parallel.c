@@ -38,7 +38,11 @@
 #include "server/server_errctx.h"
 #include "server/server_subscription.h"
 
-/* A worker without a group reports its statistics after that. */
+/* Attempts of a group that end with a cancel that nobody has ordered, before it counts. */
+#define MOST_CANCELS 3
+
+/* A worker without a group is idle for the views after that, and reports its statistics. */
+#define IDLE_AFTER_MS 20
 #define IDLE_REPORT_MS 1000
 
 static PpaProcess process;
@@ -88,6 +92,25 @@ tell_failed(PpaProcess *p, PpaHeldGroup *g, const ErrorData *edata, uint32 relat
 	(void) ppa_pool_tell(p->pool, p->event.data, p->event.len);
 }
 
+/*
+ * Is it a failure, or has the group to begin again?  A cancel that is not
+ * meant for this group, or not any more, is no reason to fail; but a function
+ * of the user's may throw that error, too, each time.
+ */
+static bool
+is_failure(PpaProcess *p, PpaHeldGroup *g, int sqlerrcode)
+{
+	if (g->unretained)
+		return true;
+	if (sqlerrcode == PPA_ERRCODE_GIVE_WAY)
+		return false;
+	if (sqlerrcode != ERRCODE_QUERY_CANCELED)
+		return true;
+	if (ppa_place_start_after(p, g) > ppa_shared_committed(p->shared))
+		return false;
+	return ++g->cancels > MOST_CANCELS;
+}
+
 /* In PG_CATCH: undo the attempt; begin again later, or let the leader decide. */
 static void
 handle_error(PpaProcess *p, PpaHeldGroup *g)
@@ -107,9 +130,7 @@ handle_error(PpaProcess *p, PpaHeldGroup *g)
 
 	elog(DEBUG1, "pg_parallel_apply group " UINT64_FORMAT " is rolled back: %s", g->number,
 		 edata->message);
-	/* A cancel that is not meant for this group, or not any more, is no reason to fail. */
-	if (g->unretained ||
-		(edata->sqlerrcode != PPA_ERRCODE_GIVE_WAY && edata->sqlerrcode != ERRCODE_QUERY_CANCELED))
+	if (is_failure(p, g, edata->sqlerrcode))
 		tell_failed(p, g, edata, relation);
 	FreeErrorData(edata);
 }
@@ -119,8 +140,10 @@ attempt(PpaProcess *p, PpaHeldGroup *g)
 {
 	bool		again = g->retries_seen > 0;
 
+	if (p->idle > 0)
+		pgstat_report_activity(STATE_RUNNING, NULL);
+	p->idle = 0;
 	p->current = g;
-	p->reported = false;
 	p->w->alone = g->alone;
 	p->w->row_by_row = again;
 	LockTimeout = again && g->alone ? p->lock_timeout : 0;
@@ -134,6 +157,8 @@ attempt(PpaProcess *p, PpaHeldGroup *g)
 	/* announced first: the leader interrupts us only for the group that it sees here */
 	pg_atomic_write_u64(&p->mine->running, g->number);
 	pg_memory_barrier();
+	if (!g->complete)
+		SetLatch(&p->shared->leader->procLatch);	/* it may have stopped sending */
 
 	PG_TRY();
 	{
@@ -151,8 +176,8 @@ attempt(PpaProcess *p, PpaHeldGroup *g)
 
 /* ---------- the process ---------- */
 
-static void
-reload_configuration(PpaProcess *p)
+void
+ppa_process_reload(PpaProcess *p)
 {
 	if (!ConfigReloadPending)
 		return;
@@ -162,20 +187,25 @@ reload_configuration(PpaProcess *p)
 	p->lock_timeout = LockTimeout;
 }
 
-/* No group: wait for one. */
+/*
+ * No group: wait for one.  Between two groups nothing is reported; after a
+ * while that we are idle, and after a longer one what we have done.
+ */
 static void
 wait_for_group(PpaProcess *p)
 {
+	static const long patience_ms[] = {IDLE_AFTER_MS, IDLE_REPORT_MS, -1};
+
+	ppa_run_flush_owed(p);
 	ppa_report_worker_group(p->report, 0);
 	ppa_report_worker_wait(p->report, PPA_WAIT_QUEUE, 0);
-	pgstat_report_activity(STATE_IDLE, NULL);
-	/* statistics can wait for a second without a group */
-	if (!ppa_turn_sleep(p->shared, &p->mine->waits_for, 0, p->reported ? -1 : IDLE_REPORT_MS))
-	{
+	if (ppa_turn_sleep(p->shared, &p->mine->waits_for, 0, patience_ms[p->idle]))
+		return;
+	if (p->idle == 0)
+		pgstat_report_activity(STATE_IDLE, NULL);
+	else
 		pgstat_report_stat(true);
-		p->reported = true;
-	}
-	pgstat_report_activity(STATE_RUNNING, NULL);
+	p->idle++;
 }
 
 /* May the group begin?  If not, sleep a while. */
@@ -206,6 +236,7 @@ may_begin(PpaProcess *p, PpaHeldGroup *g)
 	}
 	if (ppa_shared_committed(p->shared) >= after)
 		return true;
+	ppa_run_flush_owed(p);
 	ppa_report_worker_wait(p->report, PPA_WAIT_START, after);
 	ppa_turn_sleep(p->shared, &p->mine->waits_for, after, -1);
 	return false;
@@ -223,7 +254,7 @@ run(PpaProcess *p)
 		/* meant for a group that this worker is not at any more */
 		QueryCancelPending = false;
 		CHECK_FOR_INTERRUPTS();
-		reload_configuration(p);
+		ppa_process_reload(p);
 		ppa_held_read(p);
 		ppa_place_obey_outside(p);
 		g = ppa_held_lowest(p);
@@ -255,6 +286,7 @@ prepare(PpaProcess *p, Datum main_arg)
 	p->pool = ppa_pool_attach(main_arg);
 	if (p->pool == NULL)
 		proc_exit(0);
+	p->idle = 1;				/* for pg_stat_activity it is */
 	p->shared = p->pool->shared;
 	p->mine = p->pool->mine;
 	connect_to_database(p->shared);
@@ -272,6 +304,8 @@ prepare(PpaProcess *p, Datum main_arg)
 	p->w->order = &ppa_place_order;
 	p->w->report = p->report;
 	p->w->sync_decided = true;
+	/* what a trigger leaves in its session must be found by the next one */
+	p->w->may_fire = p->pool->number == 0;
 	snprintf(ppa_errctx.origin_name, sizeof(ppa_errctx.origin_name), "pg_%u", MySubscription->oid);
 	ppa_origin_stamp(p->shared->origin);
 }

@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "storage/ipc.h"
 #include "utils/memutils.h"
 
@@ -65,6 +66,9 @@ enter_group(PpaProcess *p, const PpaQueueHeader *header)
 		.batch = batch,
 		.alone = header->alone,
 		.failed = header->moved,
+		.done = header->done,
+		/* where another worker has committed its first members is not known any more */
+		.local_lsn = header->done > 0 ? GetXLogInsertRecPtr() : InvalidXLogRecPtr,
 		.unretain_at = -1
 	};
 	return g;

@@ -84,6 +84,8 @@ ppa_place_wait(PpaProcess *p, uint64 threshold, PpaWorkerWait reason)
 		ppa_report_worker_wait(p->report, reason, threshold);
 		ppa_turn_sleep(p->shared, &p->mine->waits_for, threshold, -1);
 	}
+	/* what was written before the counter moved is to be seen */
+	pg_read_barrier();
 	ppa_report_worker_state(p->report, PPA_WORKER_EXECUTING);
 }
 

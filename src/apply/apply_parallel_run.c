@@ -13,7 +13,11 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "miscadmin.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "utils/snapmgr.h"
 
 #include "apply/apply_message.h"
 #include "apply/apply_parallel_state.h"
@@ -24,6 +28,12 @@
 #include "server/server_compat.h"
 #include "server/server_guc.h"
 #include "server/server_subscription.h"
+
+/* Between two looks for a standby's confirmation, after one that was interrupted. */
+#define RETRY_DURABLE_MS 10
+
+/* So many groups of a worker are committed before it flushes the WAL, if it has more to do. */
+#define MOST_OWED_GROUPS 8
 
 /* ---------- commit ---------- */
 
@@ -62,12 +72,47 @@ commit_in_turn(PpaProcess *p, const PpaMember *last, int transactions)
 	return local_lsn;
 }
 
-/* The last commit of the group has returned: let the next one go. */
+/*
+ * Make a commit durable now.  Whoever interrupts the wait for a standby does
+ * not end it, unless this process is to end.
+ */
+static void
+make_durable(PpaProcess *p, uint64 number, XLogRecPtr local_lsn)
+{
+	ppa_report_worker_state(p->report, PPA_WORKER_FLUSHING);
+	while (!ppa_make_durable(local_lsn))
+	{
+		if (ppa_place_is_stopping(p))
+			return;
+		CHECK_FOR_INTERRUPTS();
+		/* there may be no standbys to wait for any more, and the server does not wait then */
+		(void) ppa_turn_sleep(p->shared, &p->mine->waits_for, 0, RETRY_DURABLE_MS);
+		ppa_process_reload(p);
+	}
+	pg_atomic_write_u64(&p->mine->durable, number);
+	SetLatch(&p->shared->leader->procLatch);
+}
+
+void
+ppa_run_flush_owed(PpaProcess *p)
+{
+	if (p->owed_groups == 0)
+		return;
+	ppa_report_worker_state(p->report, PPA_WORKER_FLUSHING);
+	p->owed_groups = 0;
+	XLogFlush(p->owed_lsn);
+}
+
+/*
+ * The last commit of the group has returned: let the next one go, and see to
+ * its durability.  Where nobody waits for just this commit, it may wait until
+ * the worker has nothing else to do: positions are reported by what is flushed.
+ */
 static void
 publish(PpaProcess *p, PpaHeldGroup *g, const PpaMember *last, XLogRecPtr local_lsn)
 {
 	uint64		number = g->number;
-	bool		flush = p->shared->flush_at_once || ppa_subscription_wants_flush();
+	bool		at_once = p->shared->flush_at_once || ppa_subscription_wants_standbys();
 
 	ppa_report_worker_committed(p->report);
 	if (p->turn_waited && p->w->slot != NULL)
@@ -78,25 +123,24 @@ publish(PpaProcess *p, PpaHeldGroup *g, const PpaMember *last, XLogRecPtr local_
 	RESUME_INTERRUPTS();
 	/* who asked for it has come too late */
 	QueryCancelPending = false;
-	if (!flush)
+	if (!at_once)
+	{
+		pg_atomic_write_u64(&p->mine->durable, number);
 		ppa_turn_tell_leader(p->shared, number);
+	}
 	ppa_held_drop(g);
 	p->current = NULL;
 	ppa_local_committed(p->w);
-
 	ppa_report_worker_group(p->report, 0);
-	if (flush)
-		ppa_report_worker_state(p->report, PPA_WORKER_FLUSHING);
-	/* who interrupts the wait for a standby does not end it, unless we are to end */
-	while (flush && !ppa_make_durable(local_lsn))
+
+	if (at_once)
+		make_durable(p, number, local_lsn);
+	else if (ppa_subscription_wants_flush() && !XLogRecPtrIsInvalid(local_lsn))
 	{
-		if (ppa_place_is_stopping(p))
-			return;
-		CHECK_FOR_INTERRUPTS();
+		p->owed_lsn = local_lsn;
+		if (++p->owed_groups >= MOST_OWED_GROUPS)
+			ppa_run_flush_owed(p);
 	}
-	pg_atomic_write_u64(&p->mine->durable, number);
-	if (flush)
-		ppa_turn_tell_leader(p->shared, number);
 }
 
 /* ---------- one group ---------- */
@@ -131,8 +175,8 @@ static void
 begin_member(PpaProcess *p, const PpaMember *member)
 {
 	/* the commit that clears the LSN must be the only one */
-	if (!XLogRecPtrIsInvalid(MySubscription->skiplsn) && !p->w->alone)
-		ppa_require_solo(p->w);
+	if (!XLogRecPtrIsInvalid(MySubscription->skiplsn))
+		ppa_require_alone(p->w);
 	ppa_worker_begin_member(p->w, member);
 	ppa_report_worker_remote(p->report, member->xid, member->final_lsn);
 }
@@ -199,6 +243,7 @@ ppa_run_together(PpaProcess *p, PpaHeldGroup *g)
 	last = &batch->members[batch->nmembers - 1];
 	ppa_local_complete(w, last);
 	p->turn_waited = !ppa_place_is_first(p);
+	InvalidateCatalogSnapshotConditionally();
 	ppa_place_wait(p, g->number - 1, PPA_WAIT_TURN);
 	local_lsn = commit_in_turn(p, last, batch->nmembers);
 	publish(p, g, last, local_lsn);
@@ -222,9 +267,11 @@ ppa_run_one_by_one(PpaProcess *p, PpaHeldGroup *g)
 		member = &batch->members[g->done];
 		ppa_local_complete(w, member);
 		local_lsn = commit_in_turn(p, member, 1);
+		if (!XLogRecPtrIsInvalid(local_lsn))
+			g->local_lsn = local_lsn;
 		if (g->done == batch->nmembers - 1)
 		{
-			publish(p, g, member, local_lsn);
+			publish(p, g, member, g->local_lsn);
 			return;
 		}
 		g->done++;

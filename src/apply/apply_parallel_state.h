@@ -37,7 +37,9 @@ typedef struct PpaHeldGroup
 	bool		failed;			/* waits for RETRY */
 	uint32		retries_seen;	/* RETRYs obeyed; from the first on its members are applied one
 								 * by one */
-	int			done;			/* members that have committed, in such a retry */
+	int			done;			/* members that have committed, in such a retry ... */
+	XLogRecPtr	local_lsn;		/* ... where the last of them that wrote something ends */
+	int			cancels;		/* attempts that were cancelled without an order */
 	int			unretain_at;	/* at this byte forget what was before; -1: nowhere */
 	bool		unretained;
 } PpaHeldGroup;
@@ -54,9 +56,16 @@ typedef struct PpaProcess
 	PpaHeldGroup		groups[PPA_MAX_HELD]; /* number 0: free */
 	PpaHeldGroup	   *current;		/* the one being executed */
 	bool		turn_waited;	/* it was executed before its turn */
-	bool		reported;		/* its statistics, since its last group */
+	int			idle;			/* steps of waiting for a group; see wait_for_group() */
+	int			owed_groups;	/* committed and not flushed, where the subscription wants it ... */
+	XLogRecPtr	owed_lsn;		/* ... up to here */
 	int			lock_timeout;	/* as configured; what is speculative has none */
 } PpaProcess;
+
+/* ---------- apply_parallel.c ---------- */
+
+/* Take over changed settings; outside of a transaction. */
+extern void ppa_process_reload(PpaProcess *p);
 
 /* ---------- apply_parallel_input.c ---------- */
 
@@ -109,5 +118,8 @@ extern void ppa_place_wait_input(PpaProcess *p);
 /* The group in one local transaction; or, after an error, its members one by one, row by row. */
 extern void ppa_run_together(PpaProcess *p, PpaHeldGroup *g);
 extern void ppa_run_one_by_one(PpaProcess *p, PpaHeldGroup *g);
+
+/* Flush what was committed and, while there was more to do, left unflushed. */
+extern void ppa_run_flush_owed(PpaProcess *p);
 
 #endif							/* PPA_APPLY_PARALLEL_STATE_H */

@@ -112,6 +112,9 @@ move_row(PpaWorker *w, PpaTarget *leaf)
 
 	row_to_root(leaf);
 	destination = find_leaf(w, root, root->lrel->new_slot);
+	/* it may have had to wait for earlier transactions, and let go of the row */
+	if (TTS_EMPTY(leaf->found))
+		return false;
 	if (!ppa_delete_row(w, leaf))
 		return false;
 	row_to_leaf(destination, root->lrel->new_slot, destination->lrel->new_slot);

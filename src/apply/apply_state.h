@@ -117,6 +117,7 @@ typedef struct PpaWorker
 	XLogRecPtr	final_lsn;
 	bool		skipping;		/* ALTER SUBSCRIPTION ... SKIP */
 	bool		alone;			/* no later transaction is being applied meanwhile */
+	bool		may_fire;		/* triggers are fired in this process, if it is alone */
 	bool		sync_decided;	/* somebody else decides which tables are synchronised */
 	bool		row_by_row;		/* no runs: each change is complete when it returns */
 

@@ -35,6 +35,7 @@
 #include "apply/apply_order.h"
 #include "apply/apply_target.h"
 #include "server/server_compat.h"
+#include "server/server_errctx.h"
 
 /*
  * Each holds executor state, and pins while its rows are looked up: one remote
@@ -142,14 +143,28 @@ init_routing(PpaTarget *target)
 	target->proute = ExecSetupPartitionTupleRouting(target->estate, target->rel);
 }
 
+static void
+regroup(void)
+{
+	ereport(ERROR,
+			(errcode(PPA_ERRCODE_REGROUP),
+			 errmsg_internal("remote transaction needs a local transaction of its own")));
+}
+
 void
-ppa_require_solo(PpaWorker *w)
+ppa_require_alone(PpaWorker *w)
 {
 	w->solo = true;
 	if (w->members > 1 || !w->alone)
-		ereport(ERROR,
-				(errcode(PPA_ERRCODE_REGROUP),
-				 errmsg_internal("remote transaction needs a local transaction of its own")));
+		regroup();
+}
+
+void
+ppa_require_solo(PpaWorker *w)
+{
+	ppa_require_alone(w);
+	if (!w->may_fire)
+		regroup();
 }
 
 static PpaTarget *
@@ -191,7 +206,10 @@ open_target(PpaWorker *w, uint32 relid)
 		return NULL;
 	}
 	if (lrel->solo)
+	{
+		ppa_errctx.rel = remote;
 		ppa_require_solo(w);
+	}
 	if (w->ntargets >= MAX_OPEN_TARGETS)
 	{
 		ppa_batches_flush(w);
@@ -236,7 +254,10 @@ ppa_target_open(PpaWorker *w, uint32 relid)
 		{
 			/* A target is open because a transaction before this one may write it. */
 			if (unlikely(target->lrel->solo))
+			{
+				ppa_errctx.rel = target->lrel->remote;
 				ppa_require_solo(w);
+			}
 			return target;
 		}
 
@@ -283,7 +304,7 @@ ppa_target_leaf(PpaWorker *w, PpaTarget *root, ResultRelInfo *rri)
 	if (leaf->lrel->solo)
 	{
 		/* Known from now on before the next transaction joins a group. */
-		root->lrel->solo = true;
+		root->lrel->solo = root->lrel->solo_for_leaf = true;
 		ppa_require_solo(w);
 		ppa_targets_close_others(w, root);
 	}

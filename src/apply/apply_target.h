@@ -29,8 +29,10 @@ extern bool ppa_target_is_synced(PpaWorker *w, PpaLocalRel *lrel);
 
 /*
  * The remote transaction needs a local transaction of its own, and nobody
- * beside it: ERROR with PPA_ERRCODE_REGROUP unless it has them.
+ * beside it: ERROR with PPA_ERRCODE_REGROUP unless it has them.  "solo" is for
+ * what fires triggers: in the one process that does so.
  */
+extern void ppa_require_alone(PpaWorker *w);
 extern void ppa_require_solo(PpaWorker *w);
 
 /*

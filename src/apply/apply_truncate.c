@@ -30,10 +30,19 @@ typedef struct TruncateLists
 	List	   *logged;			/* relids to be decoded by our own publications */
 } TruncateLists;
 
+static bool
+has_truncate_trigger(Relation rel)
+{
+	return rel->trigdesc != NULL && (rel->trigdesc->trig_truncate_before_statement ||
+									 rel->trigdesc->trig_truncate_after_statement);
+}
+
 /* Takes over the open relation. */
 static void
-add_relation(TruncateLists *lists, Relation rel)
+add_relation(PpaWorker *w, TruncateLists *lists, Relation rel)
 {
+	if (has_truncate_trigger(rel))
+		ppa_require_solo(w);
 	ppa_check_privileges(rel, ACL_TRUNCATE);
 	lists->rels = lappend(lists->rels, rel);
 	lists->relids = lappend_oid(lists->relids, RelationGetRelid(rel));
@@ -42,7 +51,7 @@ add_relation(TruncateLists *lists, Relation rel)
 }
 
 static void
-add_leaves(TruncateLists *lists, Oid root)
+add_leaves(PpaWorker *w, TruncateLists *lists, Oid root)
 {
 	ListCell   *lc;
 
@@ -57,7 +66,7 @@ add_leaves(TruncateLists *lists, Oid root)
 		if (RELATION_IS_OTHER_TEMP(rel))
 			table_close(rel, AccessExclusiveLock);
 		else
-			add_relation(lists, rel);
+			add_relation(w, lists, rel);
 	}
 }
 
@@ -89,9 +98,9 @@ ppa_apply_truncate(PpaWorker *w, const PpaTruncate *msg)
 			table_close(rel, NoLock);
 			continue;
 		}
-		add_relation(&lists, rel);
+		add_relation(w, &lists, rel);
 		if (lrel->partitioned)
-			add_leaves(&lists, RelationGetRelid(rel));
+			add_leaves(w, &lists, RelationGetRelid(rel));
 	}
 
 	ExecuteTruncateGuts(lists.rels, lists.relids, lists.logged, DROP_RESTRICT,

@@ -55,7 +55,7 @@ ppa_worker_create(MemoryContext parent, PpaSubSlot *slot, const PpaWorkerHooks *
 	dlist_init(&w->batches);
 	w->slot = slot;
 	w->hooks = hooks;
-	w->alone = true;
+	w->alone = w->may_fire = true;
 	return w;
 }
 

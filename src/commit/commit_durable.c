@@ -59,7 +59,7 @@ wait_for_standbys(XLogRecPtr lsn)
 	SetConfigOption("synchronous_commit", MySubscription->synccommit, PGC_BACKEND, PGC_S_OVERRIDE);
 	HOLD_INTERRUPTS();
 	SyncRepWaitForLSN(lsn, true);
-	confirmed = is_confirmed(lsn);
+	confirmed = is_confirmed(lsn) || !ppa_subscription_wants_standbys();
 	RESUME_INTERRUPTS();
 	SetConfigOption("synchronous_commit", "off", PGC_BACKEND, PGC_S_OVERRIDE);
 	return confirmed;

@@ -81,7 +81,6 @@ before_commit(void)
 		replorigin_session_setup(origin.id);
 		origin.acquired = true;
 		check_progress();
-		HOLD_INTERRUPTS();
 	}
 	replorigin_session_origin_lsn = origin.armed_lsn;
 	replorigin_session_origin_timestamp = origin.armed_time;
@@ -99,6 +98,9 @@ xact_callback(XactEvent event, void *arg)
 			clear_position();
 			if (origin.shared)
 				replorigin_session_origin = origin.id;
+			/* the server holds them from before the commit record until after this */
+			if (origin.acquired)
+				HOLD_INTERRUPTS();
 			break;
 		case XACT_EVENT_ABORT:
 			clear_position();

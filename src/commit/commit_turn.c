@@ -45,9 +45,10 @@ ppa_turn_publish(PpaShared *shared, uint64 number, XLogRecPtr local_lsn)
 	for (uint32 i = 0; i < shared->nworkers; i++)
 	{
 		PpaSharedWorker *worker = &shared->workers[i];
+		PGPROC	   *proc = worker->proc;
 
-		if (ppa_shared_is_reached(&worker->waits_for, number) && worker->proc != NULL)
-			SetLatch(&worker->proc->procLatch);
+		if (proc != NULL && ppa_shared_is_reached(&worker->waits_for, number))
+			SetLatch(&proc->procLatch);
 	}
 }
 

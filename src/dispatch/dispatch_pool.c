@@ -65,6 +65,7 @@ static void
 init_worker(PpaSharedWorker *worker)
 {
 	worker->proc = NULL;
+	pg_atomic_init_u32(&worker->attached, 0);
 	pg_atomic_init_u64(&worker->waits_for, 0);
 	pg_atomic_init_u64(&worker->running, 0);
 	pg_atomic_init_u64(&worker->progress, 0);
@@ -204,7 +205,8 @@ ppa_pool_check(PpaPool *pool, int i)
 	{
 		/* one that had attached before it ended may have committed something */
 		bool		died = worker->state == PPA_POOL_UP ||
-			(worker->state == PPA_POOL_STARTING && pool->shared->workers[i].proc != NULL);
+			(worker->state == PPA_POOL_STARTING &&
+			 pg_atomic_read_u32(&pool->shared->workers[i].attached) != 0);
 
 		detach_queues(worker);
 		pfree(worker->handle);
@@ -308,9 +310,21 @@ ppa_pool_attach(Datum main_arg)
 	return member;
 }
 
+/* The server gives our PGPROC to somebody else after this. */
+static void
+exit_callback(int code, Datum arg)
+{
+	PpaSharedWorker *mine = (PpaSharedWorker *) DatumGetPointer(arg);
+
+	mine->proc = NULL;
+	pg_atomic_write_u64(&mine->running, 0);
+}
+
 void
 ppa_pool_ready(PpaPoolMember *member)
 {
+	before_shmem_exit(exit_callback, PointerGetDatum(member->mine));
+	pg_atomic_write_u32(&member->mine->attached, 1);
 	pg_write_barrier();
 	member->mine->proc = MyProc;
 	SetLatch(&member->shared->leader->procLatch);

@@ -33,6 +33,7 @@ typedef struct PpaQueueHeader
 {
 	uint64		group;
 	int32		nmembers;		/* of the PpaMembers that follow */
+	int32		done;			/* of them, committed already by the worker that had it */
 	char		type;			/* PpaQueueType */
 	bool		alone;			/* no later group will have a transaction open meanwhile */
 	bool		moved;			/* it was with another worker: it begins with a RETRY */

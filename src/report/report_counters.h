@@ -61,6 +61,10 @@ typedef struct PpaSubSlot
 	TimestampTz last_error_time;
 	bool		hand_back;		/* leave it to the built-in worker until the server restarts */
 
+	/* Of the leader alone: a large transaction that begins anew, see schedule_parallel_act.c. */
+	XLogRecPtr	restart_lsn;
+	int			restarts;
+
 	/* Written by the leader. */
 	pg_atomic_uint32 pid;		/* of the leader; 0: none */
 	pg_atomic_uint32 state;		/* PpaSubState */

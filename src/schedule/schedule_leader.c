@@ -471,7 +471,7 @@ wait_for_input(PpaLeader *l)
 	if (events & WL_SOCKET_READABLE)
 		return;
 	/* Not only at WL_TIMEOUT: our own timer sets the latch, too. */
-	if (unflushed && !ppa_parallel_in_flight(l))
+	if (unflushed)
 		ppa_feedback_flush(l->feedback);
 	check_silence(l);
 }

@@ -27,18 +27,14 @@
 
 #include "access/xact.h"
 #include "catalog/pg_subscription_rel.h"
-#include "miscadmin.h"
-#include "replication/origin.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
-#include "commit/commit_origin.h"
 #include "schedule/schedule_parallel_state.h"
 #include "server/server_compat.h"
 #include "server/server_errctx.h"
-#include "server/server_guc.h"
 #include "server/server_protocol.h"
 #include "server/server_rules.h"
 #include "server/server_subscription.h"
@@ -60,9 +56,6 @@
 /* While tables are not ready they are looked after so often. */
 #define SYNC_INTERVAL_MS 250
 
-/* Serial for lack of workers: how long. */
-#define FALL_BACK_MS 60000
-
 /* Changes of pg_subscription_rel that this process has heard of, and those it has looked at. */
 static uint32 sync_generation = 1;
 static uint32 sync_looked_at = 0;
@@ -74,10 +67,20 @@ subscription_rel_callback(Datum arg, int cacheid, uint32 hashvalue)
 	sync_generation++;
 }
 
+void
+ppa_parallel_watch_tables(void)
+{
+	static bool watching = false;
+
+	if (!watching)
+		CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, subscription_rel_callback, (Datum) 0);
+	watching = true;
+}
+
 /* ---------- groups ---------- */
 
-static PpaBatch *
-get_batch(PpaParallel *p)
+PpaBatch *
+ppa_parallel_get_batch(PpaParallel *p)
 {
 	return p->nspare > 0 ? p->spare[--p->nspare] : ppa_batch_create(p->cxt);
 }
@@ -104,6 +107,7 @@ open_group(PpaLeader *l, TimestampTz commit_time)
 	g->bytes = 0;
 	g->forwarded = false;
 	g->worker = -1;
+	g->done = 0;
 	g->nneeds = 0;
 	ppa_relviews_new_group(l->views);
 	if (!XLogRecPtrIsInvalid(MySubscription->skiplsn))
@@ -158,19 +162,28 @@ offer_relation(PpaLeader *l, PpaOutGroup *g, const char *message, int len)
 	PpaRelationMessage relation;
 	PpaRelView *view;
 	PpaWireError err;
+	bool		changed = false;
 
 	if (!ppa_wire_relation(message, len, &relation, &err))
 		ppa_protocol_error(&err);
 	view = ppa_relview_find(l->views, relation.relid);
 	if (view != NULL && ppa_relviews_would(l->views, &relation) == PPA_RELVIEW_CHANGED)
 	{
+		changed = true;
 		keep_description(l->parallel, g, view);
 		l->parallel->drain |= PPA_DRAIN_RELATION;
 		l->parallel->renewed_by = g->number;
 	}
 	view = ppa_relviews_learn(l->views, message, len, &relation);
-	/* sent ahead to those who lack it, this one too: then all are told in one way */
-	note_need(l->parallel, g, view);
+	/*
+	 * Sent ahead to those who lack it, this one too: then all are told in one
+	 * way.  Not so what changes a relation while earlier groups may still need
+	 * what it was: that is read where it stands in the stream.
+	 */
+	if (changed && l->parallel->forwarding)
+		view->seen_in_group = g->number;
+	else
+		note_need(l->parallel, g, view);
 }
 
 /* What a change waits for, from what it writes. */
@@ -272,7 +285,7 @@ close_group(PpaLeader *l)
 		return;
 	ppa_parallel_note_commits(l);
 	g->batch = l->batch;
-	l->batch = get_batch(p);
+	l->batch = ppa_parallel_get_batch(p);
 	ppa_batch_split(g->batch, nmembers, l->batch);
 	g->end_lsn = g->batch->members[nmembers - 1].end_lsn;
 	g->bytes = g->batch->bytes.len;
@@ -493,9 +506,8 @@ finish_forwarding(PpaLeader *l)
 
 /* ---------- messages ---------- */
 
-/* What is known of the open transaction before its end. */
-static void
-note_message(PpaLeader *l, const char *message, int len)
+void
+ppa_parallel_note_message(PpaLeader *l, const char *message, int len)
 {
 	PpaParallel *p = l->parallel;
 	PpaRelationMessage relation;
@@ -537,7 +549,7 @@ ppa_parallel_change(PpaLeader *l, const char *message, int len)
 {
 	PpaParallel *p = l->parallel;
 
-	note_message(l, message, len);
+	ppa_parallel_note_message(l, message, len);
 	MemoryContextSwitchTo(l->cxt);
 	ppa_batch_append(l->batch, message, len);
 	if (p->forwarding)
@@ -597,6 +609,19 @@ is_outbox_full(const PpaParallel *p)
 	return false;
 }
 
+/*
+ * Does the worker only collect what is forwarded to it, because it may not
+ * begin?  It has no bound for that.
+ */
+static bool
+is_piling_up(const PpaParallel *p)
+{
+	const PpaOutGroup *g = ppa_out_group(p, p->newest);
+
+	return p->forwarding && g->forwarded && g->bytes > 2 * p->config.retain_bytes &&
+		pg_atomic_read_u64(&p->shared->workers[g->worker].running) != g->number;
+}
+
 bool
 ppa_parallel_can_read(PpaLeader *l)
 {
@@ -604,7 +629,7 @@ ppa_parallel_can_read(PpaLeader *l)
 
 	return p == NULL ||
 		(!p->waits_to_join && !p->waits_to_forward &&
-		 ppa_schedule_is_reading(p->schedule) && !is_outbox_full(p));
+		 ppa_schedule_is_reading(p->schedule) && !is_outbox_full(p) && !is_piling_up(p));
 }
 
 bool
@@ -649,166 +674,4 @@ ppa_parallel_resume(PpaLeader *l)
 		join(l);
 	else if (p != NULL && p->waits_to_forward)
 		start_forwarding(l);
-}
-
-/* ---------- begin and end ---------- */
-
-/* What has been received and belongs to no group yet: know it as if it came now. */
-static void
-note_received(PpaLeader *l)
-{
-	PpaParallel *p = l->parallel;
-	PpaBatch   *batch = l->batch;
-	PpaBatchEntry entry;
-	const char *message;
-
-	Assert(batch->nmembers <= 1);
-	for (int pos = 0; ppa_batch_next(batch, &pos, batch->bytes.len, &message, &entry);)
-		note_message(l, message, entry.len);
-	p->waits_to_join = batch->nmembers > 0;
-	p->facts.bytes = batch->bytes.len;
-}
-
-static PpaDepsMode
-deps_mode(void)
-{
-	switch (ppa_guc_debug_dependencies)
-	{
-		case PPA_DEBUG_DEPENDENCIES_NONE:
-			return PPA_DEPS_NONE;
-		case PPA_DEBUG_DEPENDENCIES_ALL:
-			return PPA_DEPS_ALL;
-		default:
-			return PPA_DEPS_TABLE;
-	}
-}
-
-static uint32
-window_of(const PpaScheduleConfig *config)
-{
-	uint32		wanted = config->workers * config->depth + 2;
-	uint32		size = 4;
-
-	while (size < wanted)
-		size *= 2;
-	return size;
-}
-
-void
-ppa_parallel_begin(PpaLeader *l, int workers)
-{
-	MemoryContext cxt = AllocSetContextCreate(l->cxt, "pg_parallel_apply parallel mode",
-											  ALLOCSET_DEFAULT_SIZES);
-	PpaParallel *p = MemoryContextAllocZero(cxt, sizeof(PpaParallel));
-	static bool watching = false;
-
-	Assert(l->parallel == NULL && !l->direct);
-	if (!watching)
-		CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, subscription_rel_callback, (Datum) 0);
-	watching = true;
-
-	p->cxt = cxt;
-	p->scratch_cxt = AllocSetContextCreate(cxt, "pg_parallel_apply scratch", ALLOCSET_SMALL_SIZES);
-	p->config = ppa_schedule_defaults(workers);
-	p->config.deps_mode = deps_mode();
-	p->ngroups = window_of(&p->config);
-	p->schedule = ppa_schedule_init(MemoryContextAlloc(cxt, ppa_schedule_size(&p->config)),
-									&p->config);
-	p->groups = MemoryContextAllocZero(cxt, sizeof(PpaOutGroup) * p->ngroups);
-	p->spare = MemoryContextAlloc(cxt, sizeof(PpaBatch *) * (p->ngroups + 1));
-	p->naborts = p->ngroups;
-	p->aborts = MemoryContextAllocZero(cxt, sizeof(PpaAbort) * p->naborts);
-	p->change = MemoryContextAlloc(cxt, sizeof(PpaChange));
-	slist_init(&p->undurable);
-	p->pool = ppa_pool_create(cxt, workers, p->ngroups);
-	p->shared = p->pool->shared;
-	p->shared->origin = ppa_origin_id();
-	p->shared->progress = replorigin_get_progress(ppa_origin_id(), false);
-	p->shared->flush_at_once = l->sync_standby;
-	p->serial_batch = l->batch;
-	l->parallel = p;
-	l->batch = get_batch(p);
-	ppa_batch_split(p->serial_batch, 0, l->batch);
-	for (PpaRelView *view = ppa_relviews_first(l->views); view != NULL; view = view->next)
-	{
-		memset(view->known, 0, sizeof(view->known));
-		view->seen_in_group = 0;
-	}
-	ppa_report_schedule_begin(l->slot);
-	ppa_origin_lend();
-	note_received(l);
-}
-
-/* The memory of parallel mode is given back; the workers are gone. */
-static void
-leave_parallel(PpaLeader *l)
-{
-	PpaParallel *p = l->parallel;
-
-	ppa_parallel_report(l);
-	if (l->slot != NULL)
-	{
-		pg_atomic_write_u32(&l->slot->workers_running, 0);
-		pg_atomic_write_u32(&l->slot->queued_groups, 0);
-		pg_atomic_write_u64(&l->slot->queued_bytes, 0);
-		pg_atomic_write_u64(&l->slot->dispatched_lsn, 0);
-	}
-	ppa_batch_split(l->batch, 0, p->serial_batch);
-	l->batch = p->serial_batch;
-	l->parallel = NULL;
-	ppa_pool_destroy(p->pool);
-	ppa_origin_take_back();
-	for (PpaRelView *view = ppa_relviews_first(l->views); view != NULL; view = view->next)
-	{
-		PpaRelationMessage relation;
-		PpaWireError err;
-
-		if (ppa_wire_relation(view->message, view->message_len, &relation, &err))
-			ppa_worker_learn_relation(l->serial->w, &relation);
-	}
-}
-
-void
-ppa_parallel_end(PpaLeader *l)
-{
-	PpaParallel *p = l->parallel;
-
-	Assert(!ppa_parallel_in_flight(l) && p->forming.transactions == 0);
-	ppa_pool_stop(p->pool);
-	leave_parallel(l);
-	MemoryContextDelete(p->cxt);
-}
-
-/* Not one worker was ever to be had, so nothing has been given out. */
-void
-ppa_parallel_fall_back(PpaLeader *l)
-{
-	PpaParallel *p = l->parallel;
-	PpaBatch   *closed = ppa_out_group(p, p->committed + 1)->batch;
-	TimestampTz now = GetCurrentTimestamp();
-
-	if (TimestampDifferenceExceeds(l->complained_at, now, 3600 * 1000))
-	{
-		l->complained_at = now;
-		ereport(LOG,
-				(errmsg("pg_parallel_apply applies subscription \"%s\" without workers: no background worker is free",
-						MySubscription->name),
-				 errhint("Raise max_worker_processes.")));
-	}
-	l->parallel_at = TimestampTzPlusMilliseconds(now, FALL_BACK_MS);
-	ppa_pool_stop(p->pool);
-	leave_parallel(l);
-	if (closed != NULL)
-		ppa_serial_apply_batch(l->serial, closed);
-	MemoryContextDelete(p->cxt);
-	ppa_serial_mode_push(l);
-}
-
-void
-ppa_parallel_stop(PpaLeader *l)
-{
-	if (l->parallel == NULL)
-		return;
-	ppa_pool_stop(l->parallel->pool);
-	ppa_parallel_report(l);
 }

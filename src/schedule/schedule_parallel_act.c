@@ -21,6 +21,9 @@
 #include "schedule/schedule_parallel_state.h"
 #include "server/server_compat.h"
 
+/* A large transaction is begun anew so often for errors that may pass. */
+#define MOST_RESTARTS 5
+
 static bool
 is_known(const PpaRelView *view, int worker)
 {
@@ -72,6 +75,7 @@ send_group(PpaParallel *p, const PpaOutGroup *g, const PpaScheduleAction *action
 	PpaQueueHeader header = {
 		.group = g->number,
 		.nmembers = g->batch->nmembers,
+		.done = g->done,
 		.type = PPA_QUEUE_GROUP,
 		.alone = action->alone,
 		.moved = action->type == PPA_ACTION_MOVE
@@ -142,6 +146,23 @@ ppa_parallel_send_close(PpaLeader *l, uint64 number, const PpaMember *member)
 		pg_atomic_write_u64(&l->slot->dispatched_lsn, g->end_lsn);
 }
 
+/* The group's place among the orders, or a free one: there are as many as groups. */
+static PpaAbort *
+find_order(PpaParallel *p, uint64 group)
+{
+	PpaAbort   *unused = NULL;
+
+	for (int i = 0; i < p->naborts; i++)
+	{
+		if (p->aborts[i].group == group)
+			return &p->aborts[i];
+		if (p->aborts[i].group == 0)
+			unused = &p->aborts[i];
+	}
+	Assert(unused != NULL);
+	return unused;
+}
+
 /* Ask for a rollback, and remember whom. */
 static void
 abort_group(PpaParallel *p, const PpaScheduleAction *action)
@@ -153,22 +174,13 @@ abort_group(PpaParallel *p, const PpaScheduleAction *action)
 						action->start_after);
 	pg_write_barrier();
 	pg_atomic_write_u32(&worker->abort_seq, seq);
-	for (int i = 0;; i++)
+	*find_order(p, action->group) = (PpaAbort)
 	{
-		PpaAbort   *order = &p->aborts[i];
-
-		Assert(i < p->naborts);
-		if (order->group != 0 && order->group != action->group)
-			continue;
-		*order = (PpaAbort)
-		{
-			.group = action->group,
-			.start_after = action->start_after,
-			.worker = action->worker,
-			.seq = seq
-		};
-		break;
-	}
+		.group = action->group,
+		.start_after = action->start_after,
+		.worker = action->worker,
+		.seq = seq
+	};
 	/* pairs with the barrier of a worker that announces what it runs */
 	pg_memory_barrier();
 	ppa_pool_wake(p->pool, action->worker,
@@ -237,6 +249,22 @@ throw_verdict(PpaLeader *l, uint64 group)
 	ThrowErrorData(g->error);
 }
 
+/*
+ * A large transaction was interrupted by an error that may pass, with nothing
+ * kept to retry it from.  If it is so time and again, it does not pass.
+ */
+static void
+count_restart(PpaLeader *l, uint64 group)
+{
+	if (l->slot == NULL || ppa_out_group(l->parallel, group)->error == NULL)
+		return;
+	if (l->slot->restart_lsn != l->last_end)
+		l->slot->restarts = 0;
+	l->slot->restart_lsn = l->last_end;
+	if (++l->slot->restarts > MOST_RESTARTS)
+		throw_verdict(l, group);
+}
+
 /* End, to begin again from where the origin is. */
 static void
 stop_all(PpaStopReason reason)
@@ -292,6 +320,8 @@ ppa_parallel_act(PpaLeader *l)
 				throw_verdict(l, action.group);
 				break;
 			case PPA_ACTION_STOP_ALL:
+				if (action.stop == PPA_STOP_NOT_RETAINED)
+					count_restart(l, action.group);
 				stop_all(action.stop);
 				break;
 			case PPA_ACTION_SERIAL:

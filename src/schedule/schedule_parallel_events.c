@@ -30,6 +30,9 @@
 /* How often the views' numbers are written while groups go through. */
 #define REPORT_INTERVAL_MS 20
 
+/* How often we look whether the workers are alive. */
+#define POOL_INTERVAL_MS 50
+
 /* Longest sleep while reading is stopped; the pool is looked after then. */
 #define WAIT_MS 1000
 
@@ -168,7 +171,12 @@ handle_worker_event(PpaLeader *l, const char *message, Size len)
 		.retained = we.retained
 	};
 	if (we.type == PPA_EVENT_FAILED)
-		keep_error(p, ppa_out_group(p, we.group), message, len, &we);
+	{
+		PpaOutGroup *g = ppa_out_group(p, we.group);
+
+		keep_error(p, g, message, len, &we);
+		g->done = we.progress;
+	}
 	if (we.type == PPA_EVENT_FAILED && we.reason == PPA_FAILED_TRIGGERS)
 	{
 		view = ppa_relview_find(l->views, we.relation);
@@ -249,6 +257,26 @@ look_at_worker(PpaLeader *l, int i)
 	ppa_parallel_tell(l, &event);
 }
 
+/*
+ * Those that start or leave at every step; whether others are alive from time
+ * to time: asking takes a lock of the postmaster's.
+ */
+static void
+look_at_pool(PpaLeader *l)
+{
+	PpaParallel *p = l->parallel;
+	TimestampTz now = GetCurrentTimestamp();
+	bool		all = TimestampDifferenceExceeds(p->pool_seen_at, now, POOL_INTERVAL_MS);
+
+	if (all)
+		p->pool_seen_at = now;
+	for (int i = 0; l->parallel == p && i < p->pool->nworkers; i++)
+	{
+		if (all || p->pool->workers[i].state != PPA_POOL_UP)
+			look_at_worker(l, i);
+	}
+}
+
 static void
 look_at_workers(PpaLeader *l)
 {
@@ -264,8 +292,8 @@ look_at_workers(PpaLeader *l)
 		if (l->parallel == p)
 			read_acknowledgements(l);
 	}
-	for (int i = 0; l->parallel == p && i < p->pool->nworkers; i++)
-		look_at_worker(l, i);
+	if (l->parallel == p)
+		look_at_pool(l);
 	for (int i = 0; l->parallel == p && i < p->pool->nworkers; i++)
 	{
 		if (p->pool->workers[i].out.bytes > 0)
@@ -368,7 +396,8 @@ look_after_connection(PpaLeader *l)
 {
 	PpaScheduleEvent tick = {.type = PPA_EVENT_TICK};
 
-	ppa_feedback_send(l->feedback, PPA_FEEDBACK_RELAXED, true, false);
+	ppa_feedback_send(l->feedback, l->sync_standby ? PPA_FEEDBACK_NOW : PPA_FEEDBACK_RELAXED,
+					  true, false);
 	if (!ppa_tick_due)
 		return;
 	ppa_tick_due = false;
@@ -382,8 +411,16 @@ look_after_connection(PpaLeader *l)
  * workers have something to do.
  */
 static uint64
-worth_waking(const PpaParallel *p)
+worth_waking(const PpaLeader *l, bool for_all)
 {
+	const PpaParallel *p = l->parallel;
+
+	if (p->newest == p->committed)
+		return 0;				/* a worker that makes a commit durable wakes us in any case */
+	if (for_all)
+		return p->newest;
+	if (l->sync_standby)
+		return p->committed + 1;
 	return p->drain != 0 ? p->newest : p->committed + Max(1, (p->newest - p->committed) / 4);
 }
 
@@ -400,7 +437,7 @@ ppa_parallel_wait(PpaLeader *l, bool for_all)
 	if (l->parallel != p)
 		return;
 	ppa_turn_sleep(p->shared, &p->shared->leader_waits_for,
-				   for_all ? p->newest : worth_waking(p), limit_sleep(p, WAIT_MS));
+				   worth_waking(l, for_all), limit_sleep(p, WAIT_MS));
 	CHECK_FOR_INTERRUPTS();
 	/* not reading is no silence of the publisher's */
 	l->last_active = GetCurrentTimestamp();
@@ -419,9 +456,8 @@ ppa_parallel_before_sleep(PpaLeader *l, long timeout)
 		return 0;
 	if (!ppa_parallel_in_flight(l))
 	{
-		/* a worker that makes its commit durable tells us then */
-		pg_atomic_write_u64(&p->shared->leader_waits_for,
-							ppa_parallel_owes_durability(l) ? 1 : 0);
+		/* a worker that makes its commit durable wakes us in any case */
+		pg_atomic_write_u64(&p->shared->leader_waits_for, 0);
 		ppa_parallel_report(l);
 		return timeout;
 	}

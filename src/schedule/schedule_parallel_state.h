@@ -5,6 +5,7 @@
  *
  * schedule_parallel.c			from the stream to groups: what joins, what is forwarded
  * schedule_parallel_act.c		the scheduler's actions: what workers are given and told
+ * schedule_parallel_mode.c		begin, end, fall back to serial mode
  * schedule_parallel_events.c	what the workers have done, the watch, waiting
  *
  *-------------------------------------------------------------------------
@@ -40,6 +41,7 @@ typedef struct PpaOutGroup
 	Size		bytes;
 	bool		forwarded;		/* what there is of it has been sent */
 	int			worker;			/* that has it, or had it */
+	int			done;			/* members that are known to have committed */
 	int			nneeds;
 	int			needs_sent;		/* of them, to "worker" */
 	int			needs_capacity;
@@ -110,6 +112,7 @@ struct PpaParallel
 
 	TimestampTz synced_at;		/* tables were synchronised last */
 	TimestampTz reported_at;
+	TimestampTz pool_seen_at;
 };
 
 static inline PpaOutGroup *
@@ -152,8 +155,17 @@ extern void ppa_parallel_tell(PpaLeader *l, PpaScheduleEvent *event);
 /* Something may have changed that reading waits for: go on with it. */
 extern void ppa_parallel_resume(PpaLeader *l);
 
-/* A batch to be used again. */
+/* An empty batch; and one to be used again. */
+extern PpaBatch *ppa_parallel_get_batch(PpaParallel *p);
 extern void ppa_parallel_release_batch(PpaParallel *p, PpaBatch *batch);
+
+/* What is known of the open transaction before its end. */
+extern void ppa_parallel_note_message(PpaLeader *l, const char *message, int len);
+
+/* Hear of changes of the tables' states from now on. */
+extern void ppa_parallel_watch_tables(void);
+
+/* ---------- schedule_parallel_mode.c ---------- */
 
 /* No worker is to be had: apply in this process for a while. */
 extern void ppa_parallel_fall_back(PpaLeader *l);

@@ -39,8 +39,9 @@ later_group_of(PpaShared *shared, int pid, uint64 head)
 	{
 		PpaSharedWorker *worker = &shared->workers[i];
 		uint64		running = pg_atomic_read_u64(&worker->running);
+		PGPROC	   *proc = worker->proc;
 
-		if (worker->proc != NULL && worker->proc->pid == pid && running > head)
+		if (proc != NULL && proc->pid == pid && running > head)
 			return running;
 	}
 	return 0;
@@ -76,8 +77,9 @@ ppa_watch_blocker(PpaShared *shared, const PpaSharedWorker *worker, uint64 head)
 	int			pids[MAX_PIDS];
 	int			npids = 1;
 	uint64		found = 0;
+	PGPROC	   *proc = worker->proc;
 
-	pids[0] = worker->proc->pid;
+	pids[0] = proc != NULL ? proc->pid : 0;
 	for (int i = 0; i < npids && found == 0; i++)
 	{
 		if (i > 0)

@@ -68,7 +68,7 @@ invalidate_all(PpaLocalRels *rels, bool (*wanted) (PpaLocalRel *lrel, Oid oid), 
 static bool
 has_local_oid(PpaLocalRel *lrel, Oid oid)
 {
-	return lrel->reloid == oid;
+	return lrel->reloid == oid || lrel->solo_for_leaf;
 }
 
 static bool

@@ -72,6 +72,7 @@ typedef struct PpaLocalRel
 	 * its own: what runs here could see that others share it.
 	 */
 	bool		solo;
+	bool		solo_for_leaf;	/* only because of a leaf: until any relation changes */
 
 	TupleTableSlot *search_slot;
 	TupleTableSlot *new_slot;

@@ -46,7 +46,8 @@ typedef struct PpaSharedGroup
 
 typedef struct PpaSharedWorker
 {
-	PGPROC	   *proc;			/* NULL: not attached */
+	PGPROC	   *volatile proc;	/* NULL: not attached, or gone */
+	pg_atomic_uint32 attached;	/* it was, and may have committed something */
 	pg_atomic_uint64 waits_for; /* wake it when this has committed; 0: it does not wait */
 	pg_atomic_uint64 running;	/* group whose local transaction is open; 0: none */
 	pg_atomic_uint64 progress;	/* moves with every change */
