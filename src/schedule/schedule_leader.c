@@ -470,8 +470,9 @@ wait_for_input(PpaLeader *l)
 		reload_configuration();
 	if (events & WL_SOCKET_READABLE)
 		return;
-	/* Not only at WL_TIMEOUT: our own timer sets the latch, too. */
-	if (unflushed)
+	/* Not by WL_TIMEOUT: our own timer and the workers set the latch, too. */
+	if (unflushed &&
+		TimestampDifferenceExceeds(l->last_active, GetCurrentTimestamp(), FLUSH_AFTER_MS - 1))
 		ppa_feedback_flush(l->feedback);
 	check_silence(l);
 }

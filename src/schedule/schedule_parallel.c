@@ -311,21 +311,31 @@ has_pending_tables(void)
 static void
 look_after_tables(PpaLeader *l)
 {
-	sync_looked_at = sync_generation;
 	ppa_leader_sync_tables(l, l->last_end);
 	tables_pending = has_pending_tables();
 	MemoryContextSwitchTo(l->cxt);
 	l->parallel->synced_at = GetCurrentTimestamp();
 }
 
-/* Is something to be done that needs a moment with nothing in flight? */
+/*
+ * Is something to be done that needs a moment with nothing in flight?  A
+ * change of the tables' states alone is none: a transaction at the head of the
+ * line may take long, and the others shall go on beside it.
+ */
 static void
 demand_drain(PpaLeader *l)
 {
 	PpaParallel *p = l->parallel;
+	bool		changed = sync_looked_at != sync_generation;
 
-	if (sync_looked_at != sync_generation ||
-		(tables_pending &&
+	if (changed)
+	{
+		sync_looked_at = sync_generation;
+		tables_pending = has_pending_tables();
+		MemoryContextSwitchTo(l->cxt);
+	}
+	if (tables_pending &&
+		(changed ||
 		 TimestampDifferenceExceeds(p->synced_at, GetCurrentTimestamp(), SYNC_INTERVAL_MS)))
 		p->drain |= PPA_DRAIN_SYNC;
 	if (ppa_leader_workers_wanted() != p->pool->nworkers)
