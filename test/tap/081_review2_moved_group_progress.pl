@@ -1,0 +1,83 @@
+# 081_review2_moved_group_progress.pl: second review. A group of two transactions is applied one by one, as an attempt has
+# failed; the first is committed; the second turns out to fire a trigger of a partition, and the group goes to the worker
+# where triggers are fired.
+# Shows: that worker goes on behind the first, which is not applied twice.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Utils;
+use PpaFault;
+use PpaTest;
+use Test::More;
+my ($pub, $sub) = ppa_pair(pub_conf => 'synchronous_commit = off', sub_conf => 'deadlock_timeout = 10min');
+fault_gate($pub, $sub);
+
+# Nothing would stop a second row in log: it has no key.
+ppa_both($pub, $sub, 'CREATE TABLE u (id int PRIMARY KEY, v text); CREATE TABLE log (n int)');
+$pub->safe_psql('postgres', <<'SQL');
+CREATE TABLE parted (id int PRIMARY KEY);
+INSERT INTO u VALUES (1, 'VALUE'), (2, 'other');
+SQL
+
+# The leader does not know that 'VALUE' and 'value' are one here, nor of the partition's trigger.
+$sub->safe_psql('postgres', <<'SQL');
+CREATE UNIQUE INDEX ON u (lower(v));
+CREATE TABLE parted (id int PRIMARY KEY) PARTITION BY RANGE (id);
+CREATE TABLE parted_fires PARTITION OF parted FOR VALUES FROM (0) TO (1000);
+CREATE TABLE saw (id int);
+CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.saw VALUES (NEW.id); RETURN NEW; END $$;
+CREATE TRIGGER look BEFORE INSERT ON parted_fires FOR EACH ROW EXECUTE FUNCTION look();
+ALTER TABLE parted_fires ENABLE ALWAYS TRIGGER look;
+SQL
+ppa_subscribe($pub, $sub);
+my $parallel = ppa_parallel($sub) > 1;
+ppa_views($sub);
+fault_setting($sub, 'group_commit', 'off');
+fault_warm_up($pub, $sub);
+fault_setting($sub, 'group_commit');
+
+# From here on the gate is closed as long as $holder says so: it does not matter how fast anything is.
+$sub->safe_psql('postgres', <<'SQL');
+CREATE OR REPLACE FUNCTION gate_wait(float8) RETURNS float8 IMMUTABLE LANGUAGE plpgsql AS $$
+BEGIN
+	WHILE NOT pg_catalog.pg_try_advisory_xact_lock_shared(1) LOOP
+		PERFORM pg_catalog.pg_sleep(0.01);
+	END LOOP;
+	RETURN $1;
+END $$;
+SQL
+my ($holder) = fault_session($sub);
+my $offset = ppa_log_pos($sub);
+
+# ---- a transaction stands at the gate, in worker 0: then the group behind it is in another
+# It will free a unique value when it gets through.
+$holder->query_safe('SELECT pg_advisory_lock(1)');
+$pub->safe_psql('postgres', 'BEGIN;' . fault_gate_sql(1) . 'DELETE FROM u WHERE id = 1; COMMIT;');
+ppa_flush($pub);
+ppa_wait_for($sub, <<'SQL', 'worker 0 at the gate') if $parallel;
+SELECT count(*) = 1 FROM parallel_apply.stat_worker WHERE worker = 0 AND state = 'executing' AND relation = 'public.gate'
+SQL
+
+# ---- the group: the leader sleeps until both transactions are there for it
+my $leader = ppa_worker_pid($sub);
+my $retries = $parallel ? ppa_stat($sub, 'sub', 'retries_unique') : 0;
+kill 'STOP', $leader if $parallel;
+$pub->safe_psql('postgres', "BEGIN; INSERT INTO log VALUES (1); UPDATE u SET v = 'value' WHERE id = 2; COMMIT; INSERT INTO parted VALUES (1)");
+if ($parallel)
+{
+	ppa_flush($pub);
+	my $lsn = $pub->lsn('write');
+	ppa_wait_for($pub, "SELECT sent_lsn >= '$lsn' FROM pg_stat_replication WHERE application_name = 'sub'", 'the walsender');
+	kill 'CONT', $leader;
+	ppa_wait_for($sub, "SELECT retries_unique > $retries FROM parallel_apply.stat_subscription", 'the group to fail ahead of the one at the gate');
+}
+$holder->query_safe('SELECT pg_advisory_unlock(1)');
+fault_applied($pub, $sub, $offset, 'the group');
+is($sub->safe_psql('postgres', 'SELECT n FROM log'), 1, 'its first transaction is applied once');
+is($sub->safe_psql('postgres', 'SELECT id FROM saw'), 1, 'its second, too');
+ppa_same_table($pub, $sub, $_, "$_ equal") for qw(u log parted);
+is(fault_missing($sub), 0, 'no row was missing') unless ppa_builtin();
+$holder->quit;
+fault_no_crash($pub, $sub);
+done_testing();
