@@ -37,6 +37,7 @@ BEGIN
 	WHILE NOT pg_catalog.pg_try_advisory_xact_lock_shared(1) LOOP
 		PERFORM pg_catalog.pg_sleep(0.01);
 	END LOOP;
+	PERFORM pg_catalog.pg_sleep($1);
 	RETURN $1;
 END $$;
 SQL
@@ -52,7 +53,6 @@ foreach my $guess ('table', 'none')
 		# the leader reads it when it starts
 		ppa_disable($sub);
 		ppa_enable($sub);
-		$holder->query_safe('SELECT pg_advisory_unlock_all()');
 		fault_warm_up($pub, $sub);
 	}
 
@@ -61,7 +61,7 @@ foreach my $guess ('table', 'none')
 	my ($plain, $by_head, $by_local) = map { $id + $_ } 1 .. 3;
 	$id += 3;
 	$holder->query_safe('SELECT pg_advisory_lock(1)');
-	$pub->safe_psql('postgres', join "\n", 'BEGIN;', fault_gate_sql(1), "UPDATE moved SET n = n + 1 WHERE id = $by_head;", 'COMMIT;',
+	$pub->safe_psql('postgres', join "\n", 'BEGIN;', fault_gate_sql(0.01), "UPDATE moved SET n = n + 1 WHERE id = $by_head;", 'COMMIT;',
 		map { "UPDATE moved SET region = 2 WHERE id = $_;" } $plain, $by_head, $by_local);
 	ppa_flush($pub);
 	if (ppa_parallel($sub) > 3)

@@ -17,10 +17,11 @@ fault_gate($pub, $sub);
 ppa_both($pub, $sub, 'CREATE TABLE u (id int PRIMARY KEY, v text); CREATE TABLE log (n int)');
 $pub->safe_psql('postgres', <<'SQL');
 CREATE TABLE parted (id int PRIMARY KEY);
-INSERT INTO u VALUES (1, 'VALUE'), (2, 'other');
+INSERT INTO u SELECT g, 'VALUE' || g FROM generate_series(1, 10) g;
+INSERT INTO u VALUES (100, 'other');
 SQL
 
-# The leader does not know that 'VALUE' and 'value' are one here, nor of the partition's trigger.
+# The leader does not know that 'VALUE1' and 'value1' are one here, nor of the partition's trigger.
 $sub->safe_psql('postgres', <<'SQL');
 CREATE UNIQUE INDEX ON u (lower(v));
 CREATE TABLE parted (id int PRIMARY KEY) PARTITION BY RANGE (id);
@@ -44,6 +45,7 @@ BEGIN
 	WHILE NOT pg_catalog.pg_try_advisory_xact_lock_shared(1) LOOP
 		PERFORM pg_catalog.pg_sleep(0.01);
 	END LOOP;
+	PERFORM pg_catalog.pg_sleep($1);
 	RETURN $1;
 END $$;
 SQL
@@ -51,19 +53,28 @@ my ($holder) = fault_session($sub);
 my $offset = ppa_log_pos($sub);
 
 # ---- a transaction stands at the gate, in worker 0: then the group behind it is in another
-# It will free a unique value when it gets through.
-$holder->query_safe('SELECT pg_advisory_lock(1)');
-$pub->safe_psql('postgres', 'BEGIN;' . fault_gate_sql(1) . 'DELETE FROM u WHERE id = 1; COMMIT;');
-ppa_flush($pub);
-ppa_wait_for($sub, <<'SQL', 'worker 0 at the gate') if $parallel;
-SELECT count(*) = 1 FROM parallel_apply.stat_worker WHERE worker = 0 AND state = 'executing' AND relation = 'public.gate'
-SQL
+# It will free the unique value number $n when it gets through.
+my $n = 0;
+while (1)
+{
+	$n++;
+	$holder->query_safe('SELECT pg_advisory_lock(1)');
+	$pub->safe_psql('postgres', 'BEGIN;' . fault_gate_sql(0.01) . "DELETE FROM u WHERE id = $n; COMMIT;");
+	ppa_flush($pub);
+	last unless $parallel;
+	my $at_gate = "FROM parallel_apply.stat_worker WHERE state = 'executing' AND relation = 'public.gate'";
+	ppa_wait_for($sub, "SELECT count(*) = 1 $at_gate", 'a worker at the gate');
+	last if $sub->safe_psql('postgres', "SELECT worker $at_gate") == 0;
+	die 'worker 0 is never the first' if $n == 10;
+	$holder->query_safe('SELECT pg_advisory_unlock(1)');
+	ppa_catchup($pub, $sub);
+}
 
 # ---- the group: the leader sleeps until both transactions are there for it
 my $leader = ppa_worker_pid($sub);
 my $retries = $parallel ? ppa_stat($sub, 'sub', 'retries_unique') : 0;
 kill 'STOP', $leader if $parallel;
-$pub->safe_psql('postgres', "BEGIN; INSERT INTO log VALUES (1); UPDATE u SET v = 'value' WHERE id = 2; COMMIT; INSERT INTO parted VALUES (1)");
+$pub->safe_psql('postgres', "BEGIN; INSERT INTO log VALUES (1); UPDATE u SET v = 'value$n' WHERE id = 100; COMMIT; INSERT INTO parted VALUES (1)");
 if ($parallel)
 {
 	ppa_flush($pub);

@@ -49,39 +49,56 @@ fault_applied($pub, $sub, $offset, 'before');
 # in worker 0, only makes it so. -> the session
 sub hold
 {
-	my ($first, $first_pid) = fault_session($sub);
-	my ($second, $second_pid) = fault_session($sub);
-	$first->query_safe('BEGIN; SELECT FROM held WHERE id = 1 FOR UPDATE');
-	$second->query_safe('BEGIN; SELECT FROM held WHERE id = 2 FOR UPDATE');
-	$pub->safe_psql('postgres', "UPDATE held SET n = n + 1 WHERE id = 1");
+	foreach (1 .. 10)
+	{
+		my ($first, $first_pid) = fault_session($sub);
+		my ($second, $second_pid) = fault_session($sub);
+		$first->query_safe('BEGIN; SELECT FROM held WHERE id = 1 FOR UPDATE');
+		$second->query_safe('BEGIN; SELECT FROM held WHERE id = 2 FOR UPDATE');
+		$pub->safe_psql('postgres', 'UPDATE held SET n = n + 1 WHERE id = 1');
+		ppa_flush($pub);
+		fault_blocked($sub, $leader, $first_pid);
+		$pub->safe_psql('postgres', 'UPDATE held SET n = n + 1 WHERE id = 2');
+		ppa_flush($pub);
+		$first->query_safe('COMMIT');
+		$first->quit;
+		my $waits = fault_blocked($sub, $leader, $second_pid);
+		return $second
+		  if !$parallel || $sub->safe_psql('postgres', "SELECT max(worker) > 0 FROM parallel_apply.stat_worker WHERE pid = $waits") eq 't';
+		$second->query_safe('COMMIT');
+		$second->quit;
+		ppa_catchup($pub, $sub);
+	}
+	die 'worker 0 is never free';
+}
+
+# All that is committed on the publisher now has been received.
+sub await_received
+{
 	ppa_flush($pub);
-	fault_blocked($sub, $leader, $first_pid);
-	$pub->safe_psql('postgres', "UPDATE held SET n = n + 1 WHERE id = 2");
-	ppa_flush($pub);
-	$first->query_safe('COMMIT');
-	$first->quit;
-	my $waits = fault_blocked($sub, $leader, $second_pid);
-	isnt($sub->safe_psql('postgres', "SELECT worker FROM parallel_apply.stat_worker WHERE pid = $waits"), 0, 'worker 0 is free')
-	  if $parallel;
-	return $second;
+	my $lsn = $pub->lsn('write');
+	ppa_wait_for($sub, "SELECT received_lsn >= '$lsn' FROM parallel_apply.stat_subscription", 'the leader to receive it') if $parallel;
+	return;
 }
 
 # a and b change their names in the middle of it: more than 1 MB before that is given out early, less than 2 MB is read whole.
-foreach my $round (1 .. 3)
+# The publisher must not know of that when it sends those before, or it would describe the tables once more for them.
+my $fill = 'INSERT INTO big SELECT repeat(md5(g::text), 30) FROM generate_series(1, 1400) g;';
+my $rename = join '', map { "ALTER TABLE $_ RENAME a TO c; ALTER TABLE $_ RENAME b TO a; ALTER TABLE $_ RENAME c TO b;" } 'fires', 'quiet';
+foreach my $round (1, 2)
 {
-	my $fill = 'INSERT INTO big SELECT repeat(md5(g::text), 30) FROM generate_series(1, 1400) g;';
-	my $rename = join '', map { "ALTER TABLE $_ RENAME a TO c; ALTER TABLE $_ RENAME b TO a; ALTER TABLE $_ RENAME c TO b;" } 'fires', 'quiet';
 	my $local = hold();
 	$pub->safe_psql('postgres', insert('quiet', 4) . insert('fires', 1));
-	$pub->safe_psql('postgres', join "\n", 'BEGIN;', insert('quiet', 1), $fill, $rename,
-		insert('quiet', 1), insert('fires', 1), 'COMMIT;');
-	ppa_flush($pub);
-	if ($parallel)
-	{
-		my $lsn = $pub->lsn('write');
-		ppa_wait_for($sub, "SELECT count(*) = 1 FROM parallel_apply.stat_worker WHERE worker = 0 AND wait = 'start'", 'worker 0 to wait');
-		ppa_wait_for($sub, "SELECT received_lsn >= '$lsn' FROM parallel_apply.stat_subscription", 'the leader to have read it all');
-	}
+	await_received();
+	ppa_wait_for($sub, "SELECT count(*) = 1 FROM parallel_apply.stat_worker WHERE worker = 0 AND wait = 'start'", 'worker 0 to wait') if $parallel;
+
+	# In the first round it has a row of before, too.
+	my $quiet = $round == 1 ? insert('quiet', 1) : '';
+	$pub->safe_psql('postgres', join "\n", 'BEGIN;', $quiet, $fill, $rename, insert('quiet', 1), insert('fires', 1), 'COMMIT;');
+	await_received();
+
+	# Nothing says when worker 0 has read it. If it has not, this is the easier case.
+	fault_pause(0.3, 0.3) if $parallel;
 	$local->query_safe('COMMIT');
 	$local->quit;
 	$pub->safe_psql('postgres', insert('quiet', 20) . insert('fires', 2));
@@ -90,7 +107,7 @@ foreach my $round (1 .. 3)
 	  for 'quiet', 'fires';
 	ppa_same_table($pub, $sub, $_, "round $round: $_ has the same rows", cols => 'id') for 'quiet', 'fires';
 }
-is(ppa_stat($sub, 'sub', 'groups_large'), 3, 'the large transactions were given out early') if $parallel;
+is(ppa_stat($sub, 'sub', 'groups_large'), 2, 'the large transactions were given out early') if $parallel;
 is(ppa_error_count($sub), 0, 'no apply error');
 fault_no_crash($pub, $sub);
 done_testing();

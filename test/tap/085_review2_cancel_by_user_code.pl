@@ -32,7 +32,6 @@ CREATE INDEX ON indexed (public.key(id));
 SQL
 ppa_subscribe($pub, $sub);
 ppa_views($sub);
-fault_warm_up($pub, $sub);
 my $id = 0;
 
 sub refuse
