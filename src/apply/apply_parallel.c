@@ -303,7 +303,6 @@ prepare(PpaProcess *p, Datum main_arg)
 	ppa_place_order.arg = p;
 	p->w->order = &ppa_place_order;
 	p->w->report = p->report;
-	p->w->sync_decided = true;
 	/* what a trigger leaves in its session must be found by the next one */
 	p->w->may_fire = p->pool->number == 0;
 	snprintf(ppa_errctx.origin_name, sizeof(ppa_errctx.origin_name), "pg_%u", MySubscription->oid);

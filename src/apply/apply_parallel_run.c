@@ -156,6 +156,7 @@ run_entry(PpaProcess *p, const PpaBatchEntry *entry, const char *message)
 		ppa_place_wait_dependency(p, entry->wait_for);
 	if (entry->flags & PPA_ENTRY_SKIP)
 		return;
+	w->sync_decided = (entry->flags & PPA_ENTRY_UNDECIDED) == 0;
 	ppa_apply_message(w, message, entry->len);
 	pg_atomic_write_u64(&p->mine->progress, pg_atomic_read_u64(&p->mine->progress) + 1);
 }

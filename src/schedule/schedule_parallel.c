@@ -209,6 +209,8 @@ offer_change(PpaLeader *l, PpaOutGroup *g, const char *message, PpaBatchEntry *e
 		entry->flags |= PPA_ENTRY_SKIP;
 		return;
 	}
+	if (view->synced_at == 0)
+		entry->flags |= PPA_ENTRY_UNDECIDED;
 	change.relation = view->relid;
 	change.flags = view->flags;
 	change.nkeys = ppa_change_keys(view, p->change, keys);

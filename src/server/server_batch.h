@@ -30,6 +30,7 @@ typedef struct PpaMember
 
 /* Of PpaBatchEntry.flags. */
 #define PPA_ENTRY_SKIP 1		/* its table is not synchronised yet: not to be applied */
+#define PPA_ENTRY_UNDECIDED 2	/* the leader found no table: whoever finds one decides that */
 
 /* What stands in front of each message. */
 typedef struct PpaBatchEntry
