@@ -247,7 +247,7 @@ run(PpaProcess *p)
 {
 	for (;;)
 	{
-		PpaHeldGroup	   *g;
+		PpaHeldGroup *g;
 
 		if (ppa_place_is_stopping(p) || pg_atomic_read_u32(&p->mine->leave) != 0)
 			proc_exit(0);
@@ -279,8 +279,6 @@ connect_to_database(const PpaShared *shared)
 static void
 prepare(PpaProcess *p, Datum main_arg)
 {
-	static const PpaWorkerHooks hooks = {NULL};
-
 	p->cxt = AllocSetContextCreate(TopMemoryContext, "pg_parallel_apply", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(p->cxt);
 	p->pool = ppa_pool_attach(main_arg);
@@ -299,7 +297,7 @@ prepare(PpaProcess *p, Datum main_arg)
 
 	p->report = ppa_report_worker_claim(MySubscription->oid, MySubscription->dbid,
 										MySubscription->name, p->pool->number);
-	p->w = ppa_worker_create(p->cxt, ppa_report_find(MySubscription->oid, false), &hooks);
+	p->w = ppa_worker_create(p->cxt, ppa_report_find(MySubscription->oid, false), NULL);
 	ppa_place_order.arg = p;
 	p->w->order = &ppa_place_order;
 	p->w->report = p->report;

@@ -33,11 +33,11 @@ find_group(PpaProcess *p, uint64 number)
 PpaHeldGroup *
 ppa_held_lowest(PpaProcess *p)
 {
-	PpaHeldGroup	   *lowest = NULL;
+	PpaHeldGroup *lowest = NULL;
 
 	for (int i = 0; i < PPA_MAX_HELD; i++)
 	{
-		PpaHeldGroup	   *g = &p->groups[i];
+		PpaHeldGroup *g = &p->groups[i];
 
 		if (g->number != 0 && (lowest == NULL || g->number < lowest->number))
 			lowest = g;
@@ -55,7 +55,7 @@ ppa_held_drop(PpaHeldGroup *g)
 static PpaHeldGroup *
 enter_group(PpaProcess *p, const PpaQueueHeader *header)
 {
-	PpaHeldGroup	   *g = find_group(p, 0);
+	PpaHeldGroup *g = find_group(p, 0);
 	PpaBatch   *batch = g->batch;
 
 	if (batch == NULL)
@@ -81,30 +81,20 @@ append_messages(PpaHeldGroup *g, const char *payload, Size len)
 }
 
 static void
-learn_relation(PpaProcess *p, const char *message, Size len)
-{
-	PpaRelationMessage relation;
-	PpaWireError err;
-
-	/* not part of what is being applied: never to be rewound */
-	if (ppa_wire_relation(message, len, &relation, &err))
-		ppa_worker_learn_relation(p->w, &relation);
-}
-
-static void
 handle_message(PpaProcess *p, const char *message, Size size)
 {
 	PpaQueueHeader header;
 	const char *members;
 	const char *payload;
 	Size		len;
-	PpaHeldGroup	   *g;
+	PpaHeldGroup *g;
 
 	ppa_queue_parse(message, size, &header, &members, &payload, &len);
 	switch ((PpaQueueType) header.type)
 	{
 		case PPA_QUEUE_RELATION:
-			learn_relation(p, payload, len);
+			/* not part of what is being applied: never to be rewound */
+			ppa_worker_learn_relation(p->w, payload, len);
 			break;
 		case PPA_QUEUE_GROUP:
 			g = enter_group(p, &header);
@@ -163,6 +153,6 @@ ppa_held_keep_relations(PpaProcess *p, const PpaHeldGroup *g)
 	for (int pos = 0; ppa_batch_next(g->batch, &pos, g->batch->bytes.len, &message, &entry);)
 	{
 		if (message[0] == PPA_MSG_RELATION)
-			learn_relation(p, message, entry.len);
+			ppa_worker_learn_relation(p->w, message, entry.len);
 	}
 }

@@ -53,8 +53,8 @@ typedef struct PpaProcess
 	PpaWorker  *w;
 	PpaWorkerSlot *report;
 	StringInfoData event;
-	PpaHeldGroup		groups[PPA_MAX_HELD]; /* number 0: free */
-	PpaHeldGroup	   *current;		/* the one being executed */
+	PpaHeldGroup groups[PPA_MAX_HELD]; /* number 0: free */
+	PpaHeldGroup *current;		/* the one being executed */
 	bool		turn_waited;	/* it was executed before its turn */
 	int			idle;			/* steps of waiting for a group; see wait_for_group() */
 	int			owed_groups;	/* committed and not flushed, where the subscription wants it ... */

@@ -28,6 +28,7 @@
 #include "commit/commit_origin.h"
 #include "server/server_compat.h"
 #include "server/server_errctx.h"
+#include "server/server_protocol.h"
 #include "server/server_subscription.h"
 
 volatile sig_atomic_t ppa_tick_due = false;
@@ -76,10 +77,15 @@ ppa_worker_call_tick(PpaWorker *w)
 }
 
 void
-ppa_worker_learn_relation(PpaWorker *w, const PpaRelationMessage *relation)
+ppa_worker_learn_relation(PpaWorker *w, const char *message, int len)
 {
-	if (ppa_relmap_learn(w->relmap, relation))
-		ppa_localrels_forget(w->lrels, relation->relid);
+	PpaRelationMessage relation;
+	PpaWireError err;
+
+	if (!ppa_wire_relation(message, len, &relation, &err))
+		ppa_protocol_error(&err);
+	if (ppa_relmap_learn(w->relmap, &relation))
+		ppa_localrels_forget(w->lrels, relation.relid);
 }
 
 void

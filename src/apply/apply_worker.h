@@ -27,7 +27,7 @@ typedef struct PpaWorkerHooks
 	void		(*tick) (void *arg);
 } PpaWorkerHooks;
 
-/* Once per process. */
+/* Once per process.  "hooks" may be NULL where nothing sets ppa_tick_due. */
 extern PpaWorker *ppa_worker_create(MemoryContext parent, PpaSubSlot *slot,
 									const PpaWorkerHooks *hooks);
 
@@ -35,7 +35,7 @@ extern PpaWorker *ppa_worker_create(MemoryContext parent, PpaSubSlot *slot,
  * A description that does not stand in the stream of a local transaction: no
  * rollback takes it back.
  */
-extern void ppa_worker_learn_relation(PpaWorker *w, const PpaRelationMessage *relation);
+extern void ppa_worker_learn_relation(PpaWorker *w, const char *message, int len);
 
 /* A remote transaction begins: is it the one to skip? */
 extern void ppa_worker_begin_member(PpaWorker *w, const PpaMember *member);

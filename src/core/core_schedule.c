@@ -15,8 +15,8 @@
 /* Actions of one step besides one for each group and worker. */
 #define SPARE_ACTIONS 8
 
-static uint32_t
-window_size(const PpaScheduleConfig *config)
+uint32_t
+ppa_schedule_window(const PpaScheduleConfig *config)
 {
 	uint32_t	wanted = config->workers * config->depth + SPARE_GROUPS;
 	uint32_t	size = 4;
@@ -61,7 +61,7 @@ ppa_schedule_defaults(uint32_t workers)
 size_t
 ppa_schedule_size(const PpaScheduleConfig *config)
 {
-	uint32_t	window = window_size(config);
+	uint32_t	window = ppa_schedule_window(config);
 
 	return aligned(sizeof(PpaSchedule)) + aligned(window * sizeof(Group)) +
 		aligned((window + config->workers + SPARE_ACTIONS) * sizeof(PpaScheduleAction)) +
@@ -73,7 +73,7 @@ ppa_schedule_init(void *memory, const PpaScheduleConfig *config)
 {
 	PpaSchedule *s = memory;
 	char	   *rest = (char *) memory + aligned(sizeof(PpaSchedule));
-	uint32_t	window = window_size(config);
+	uint32_t	window = ppa_schedule_window(config);
 
 	ppa_assert(config->workers >= 1 && config->workers <= PPA_SCHEDULE_MAX_WORKERS);
 	ppa_assert(config->depth >= 1 && config->flight_bytes > config->retain_bytes);
@@ -383,10 +383,6 @@ ppa_schedule_step(PpaSchedule *s, const PpaScheduleEvent *event)
 		case PPA_EVENT_COMMITTED:
 			if (event->group > s->committed)
 				retire(s, event->group, event->now);
-			break;
-		case PPA_EVENT_EXECUTED:
-			if (in_flight(s, event->group))
-				group_at(s, event->group)->executed = true;
 			break;
 		case PPA_EVENT_MISSED:
 			s->stats.missed++;

@@ -137,7 +137,6 @@ typedef struct PpaScheduleChange
 typedef enum PpaScheduleEventType
 {
 	PPA_EVENT_COMMITTED,		/* the counter has been seen to be "group" */
-	PPA_EVENT_EXECUTED,			/* group waits for its turn */
 	PPA_EVENT_MISSED,			/* group, relation: waits in place for all earlier */
 	PPA_EVENT_FAILED,			/* group, reason, relation, retained, progress (its remote
 								 * transactions that have committed) */
@@ -235,6 +234,9 @@ typedef struct PpaScheduleStats
 } PpaScheduleStats;
 
 typedef struct PpaSchedule PpaSchedule;
+
+/* Groups that can be in flight: a power of two. */
+extern uint32_t ppa_schedule_window(const PpaScheduleConfig *config);
 
 extern size_t ppa_schedule_size(const PpaScheduleConfig *config);
 /* Memory aligned as for malloc().  Valid as long as the memory. */

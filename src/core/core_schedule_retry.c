@@ -69,7 +69,7 @@ retry(PpaSchedule *s, Group *g, bool alone, uint64_t delay)
 	g->start_after = g->quiet_until = g->number - 1;
 	if (g->worker == NO_WORKER)
 		ppa_schedule_give_to_first(s, g);
-	g->failed = g->wants_alone = g->executed = false;
+	g->failed = g->wants_alone = false;
 	g->alone_attempt = alone;
 	s->stats.alone_attempts += alone;
 	ppa_schedule_act(s, (PpaScheduleAction)
@@ -198,7 +198,6 @@ rolled_back(PpaSchedule *s, const PpaScheduleEvent *event)
 
 	if (!is_given(s, event->group))
 		return;
-	g->executed = false;
 	g->quiet_until = max_u64(g->quiet_until, event->start_after);
 	ppa_schedule_retry_alone(s);
 }

@@ -43,7 +43,6 @@ typedef struct Group
 	bool		early;			/* given out, or to be given out, while open */
 	bool		large;			/* UNRETAIN given, or to be given with DISPATCH */
 	bool		moved;
-	bool		executed;
 	bool		failed;			/* waits for RETRY */
 	bool		serial;			/* runs its remote transactions one by one */
 	bool		wants_alone;	/* RETRY once no later group has a transaction */

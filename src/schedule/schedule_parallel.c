@@ -16,7 +16,8 @@
  * rare (DDL on the publisher), and saves a history of descriptions.
  *
  * Tables that are not synchronised: this process decides, once, for each
- * change; the tables' states move only with nothing in flight.
+ * change, unless it finds no table; the tables' states move only with nothing
+ * in flight.
  *
  * Runs in:	the leader.
  * Locks:	none that it would have to wait for.
@@ -29,12 +30,12 @@
 #include "catalog/pg_subscription_rel.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
-#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "schedule/schedule_parallel_state.h"
 #include "server/server_compat.h"
 #include "server/server_errctx.h"
+#include "server/server_localrel.h"
 #include "server/server_protocol.h"
 #include "server/server_rules.h"
 #include "server/server_subscription.h"
@@ -55,27 +56,6 @@
 
 /* While tables are not ready they are looked after so often. */
 #define SYNC_INTERVAL_MS 250
-
-/* Changes of pg_subscription_rel that this process has heard of, and those it has looked at. */
-static uint32 sync_generation = 1;
-static uint32 sync_looked_at = 0;
-static bool tables_pending = false;
-
-static void
-subscription_rel_callback(Datum arg, int cacheid, uint32 hashvalue)
-{
-	sync_generation++;
-}
-
-void
-ppa_parallel_watch_tables(void)
-{
-	static bool watching = false;
-
-	if (!watching)
-		CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, subscription_rel_callback, (Datum) 0);
-	watching = true;
-}
 
 /* ---------- groups ---------- */
 
@@ -175,6 +155,7 @@ offer_relation(PpaLeader *l, PpaOutGroup *g, const char *message, int len)
 		l->parallel->renewed_by = g->number;
 	}
 	view = ppa_relviews_learn(l->views, message, len, &relation);
+
 	/*
 	 * Sent ahead to those who lack it, this one too: then all are told in one
 	 * way.  Not so what changes a relation while earlier groups may still need
@@ -204,13 +185,17 @@ offer_change(PpaLeader *l, PpaOutGroup *g, const char *message, PpaBatchEntry *e
 		elog(ERROR, "no relation map entry for remote relation ID %u", p->change->relid);
 	note_need(p, g, view);
 	ppa_relview_settle(l->views, view);
-	if (ppa_relview_must_skip(l->views, view, final_lsn))
+	switch (ppa_relview_judge(l->views, view, final_lsn))
 	{
-		entry->flags |= PPA_ENTRY_SKIP;
-		return;
+		case PPA_RELVIEW_APPLY:
+			break;
+		case PPA_RELVIEW_SKIP:
+			entry->flags |= PPA_ENTRY_SKIP;
+			return;
+		case PPA_RELVIEW_UNKNOWN:
+			entry->flags |= PPA_ENTRY_UNDECIDED;
+			break;
 	}
-	if (view->synced_at == 0)
-		entry->flags |= PPA_ENTRY_UNDECIDED;
 	change.relation = view->relid;
 	change.flags = view->flags;
 	change.nkeys = ppa_change_keys(view, p->change, keys);
@@ -314,7 +299,7 @@ static void
 look_after_tables(PpaLeader *l)
 {
 	ppa_leader_sync_tables(l, l->last_end);
-	tables_pending = has_pending_tables();
+	l->parallel->tables_pending = has_pending_tables();
 	MemoryContextSwitchTo(l->cxt);
 	l->parallel->synced_at = GetCurrentTimestamp();
 }
@@ -328,15 +313,15 @@ static void
 demand_drain(PpaLeader *l)
 {
 	PpaParallel *p = l->parallel;
-	bool		changed = sync_looked_at != sync_generation;
+	bool		changed = p->sync_looked_at != ppa_sync_generation;
 
 	if (changed)
 	{
-		sync_looked_at = sync_generation;
-		tables_pending = has_pending_tables();
+		p->sync_looked_at = ppa_sync_generation;
+		p->tables_pending = has_pending_tables();
 		MemoryContextSwitchTo(l->cxt);
 	}
-	if (tables_pending &&
+	if (p->tables_pending &&
 		(changed ||
 		 TimestampDifferenceExceeds(p->synced_at, GetCurrentTimestamp(), SYNC_INTERVAL_MS)))
 		p->drain |= PPA_DRAIN_SYNC;
@@ -442,6 +427,7 @@ join(PpaLeader *l)
 	offer_messages(l, g, member, member->start, member->end);
 	ppa_group_add(&rules, &p->forming, &p->facts);
 	ppa_schedule_bytes(p->schedule, member->end - member->start, ppa_parallel_now());
+	ppa_parallel_act(l);
 	forget_open(p);
 	if (p->drain != 0 || ppa_group_is_full(&rules, &p->forming))
 		close_group(l);

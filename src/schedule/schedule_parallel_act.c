@@ -24,6 +24,9 @@
 /* A large transaction is begun anew so often for errors that may pass. */
 #define MOST_RESTARTS 5
 
+/* Log at most so often that there are too few background workers. */
+#define COMPLAIN_INTERVAL_MS (3600 * 1000)
+
 static bool
 is_known(const PpaRelView *view, int worker)
 {
@@ -208,18 +211,17 @@ unretain(PpaParallel *p, const PpaScheduleAction *action)
 	ppa_outbox_put(&p->pool->workers[action->worker].out, &header, NULL, NULL, 0, true);
 }
 
-static void
-complain_of_few_workers(PpaLeader *l)
+void
+ppa_parallel_complain(PpaLeader *l, const char *how)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
-	if (!TimestampDifferenceExceeds(l->complained_at, now, 3600 * 1000))
+	if (!TimestampDifferenceExceeds(l->complained_at, now, COMPLAIN_INTERVAL_MS))
 		return;
 	l->complained_at = now;
 	ereport(LOG,
-			(errmsg("pg_parallel_apply applies subscription \"%s\" with fewer workers than pg_parallel_apply.workers: "
-					"no background worker is free",
-					MySubscription->name),
+			(errmsg("pg_parallel_apply applies subscription \"%s\" %s: no background worker is free",
+					MySubscription->name, how),
 			 errhint("Raise max_worker_processes.")));
 }
 
@@ -234,7 +236,7 @@ start_worker(PpaLeader *l, int i)
 	if (ppa_pool_start(p->pool, i))
 		return;
 	if (i > 0)
-		complain_of_few_workers(l);
+		ppa_parallel_complain(l, "with fewer workers than pg_parallel_apply.workers");
 	event.now = ppa_parallel_now();
 	ppa_schedule_step(p->schedule, &event);
 }

@@ -38,13 +38,6 @@
 
 /* ---------- commits ---------- */
 
-/* It is visible and as durable as asked for: may be reported to the publisher. */
-static void
-settle_position(PpaLeader *l, XLogRecPtr end_lsn, XLogRecPtr local_lsn)
-{
-	ppa_feedback_applied(l->feedback, end_lsn, local_lsn);
-}
-
 /* Report, in order, what has become durable. */
 static void
 settle_undurable(PpaLeader *l)
@@ -57,7 +50,7 @@ settle_undurable(PpaLeader *l)
 
 		if (pg_atomic_read_u64(&p->shared->workers[first->worker].durable) < first->group)
 			return;
-		settle_position(l, first->end_lsn, first->local_lsn);
+		ppa_feedback_applied(l->feedback, first->end_lsn, first->local_lsn);
 		slist_pop_head_node(&p->undurable);
 		pfree(first);
 	}
@@ -91,7 +84,7 @@ retire_group(PpaLeader *l, PpaOutGroup *g)
 	if (ppa_subscription_wants_standbys() || !slist_is_empty(&p->undurable))
 		hold_undurable(p, g, local_lsn);
 	else
-		settle_position(l, g->end_lsn, local_lsn);
+		ppa_feedback_applied(l->feedback, g->end_lsn, local_lsn);
 	l->last_end = g->end_lsn;
 	if (g->batch != NULL)
 		ppa_parallel_release_batch(p, g->batch);

@@ -57,17 +57,6 @@ deps_mode(void)
 	}
 }
 
-static uint32
-window_of(const PpaScheduleConfig *config)
-{
-	uint32		wanted = config->workers * config->depth + 2;
-	uint32		size = 4;
-
-	while (size < wanted)
-		size *= 2;
-	return size;
-}
-
 /* Shared memory may be short, as on a small /dev/shm: then serial mode is as good as built in. */
 static PpaPool *
 try_create_pool(PpaLeader *l, MemoryContext cxt, int workers, int ngroups)
@@ -104,12 +93,11 @@ ppa_parallel_begin(PpaLeader *l, int workers)
 	PpaParallel *p = MemoryContextAllocZero(cxt, sizeof(PpaParallel));
 
 	Assert(l->parallel == NULL && !l->direct);
-	ppa_parallel_watch_tables();
 	p->cxt = cxt;
 	p->scratch_cxt = AllocSetContextCreate(cxt, "pg_parallel_apply scratch", ALLOCSET_SMALL_SIZES);
 	p->config = ppa_schedule_defaults(workers);
 	p->config.deps_mode = deps_mode();
-	p->ngroups = window_of(&p->config);
+	p->ngroups = ppa_schedule_window(&p->config);
 	p->schedule = ppa_schedule_init(MemoryContextAlloc(cxt, ppa_schedule_size(&p->config)),
 									&p->config);
 	p->groups = MemoryContextAllocZero(cxt, sizeof(PpaOutGroup) * p->ngroups);
@@ -132,24 +120,12 @@ ppa_parallel_begin(PpaLeader *l, int workers)
 	l->parallel = p;
 	l->batch = ppa_parallel_get_batch(p);
 	ppa_batch_split(p->serial_batch, 0, l->batch);
+	/* groups are numbered anew; what a worker knows is forgotten when it starts */
 	for (PpaRelView *view = ppa_relviews_first(l->views); view != NULL; view = view->next)
-	{
-		memset(view->known, 0, sizeof(view->known));
 		view->seen_in_group = 0;
-	}
 	ppa_report_schedule_begin(l->slot);
 	ppa_origin_lend();
 	note_received(l);
-}
-
-static void
-learn_description(PpaLeader *l, const char *message, int len)
-{
-	PpaRelationMessage relation;
-	PpaWireError err;
-
-	if (ppa_wire_relation(message, len, &relation, &err))
-		ppa_worker_learn_relation(l->serial->w, &relation);
 }
 
 /* The memory of parallel mode is given back; the workers are gone. */
@@ -172,7 +148,7 @@ leave_parallel(PpaLeader *l)
 	ppa_pool_destroy(p->pool);
 	ppa_origin_take_back();
 	for (PpaRelView *view = ppa_relviews_first(l->views); view != NULL; view = view->next)
-		learn_description(l, view->message, view->message_len);
+		ppa_worker_learn_relation(l->serial->w, view->message, view->message_len);
 }
 
 void
@@ -193,7 +169,7 @@ learn_needs(PpaLeader *l, const PpaOutGroup *g)
 	for (int i = 0; i < g->nneeds; i++)
 	{
 		if (g->needs[i].message != NULL)
-			learn_description(l, g->needs[i].message, g->needs[i].len);
+			ppa_worker_learn_relation(l->serial->w, g->needs[i].message, g->needs[i].len);
 	}
 }
 
@@ -203,17 +179,9 @@ ppa_parallel_fall_back(PpaLeader *l)
 {
 	PpaParallel *p = l->parallel;
 	PpaBatch   *closed = ppa_out_group(p, p->committed + 1)->batch;
-	TimestampTz now = GetCurrentTimestamp();
 
-	if (TimestampDifferenceExceeds(l->complained_at, now, 3600 * 1000))
-	{
-		l->complained_at = now;
-		ereport(LOG,
-				(errmsg("pg_parallel_apply applies subscription \"%s\" without workers: no background worker is free",
-						MySubscription->name),
-				 errhint("Raise max_worker_processes.")));
-	}
-	l->parallel_at = TimestampTzPlusMilliseconds(now, FALL_BACK_MS);
+	ppa_parallel_complain(l, "without workers");
+	l->parallel_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), FALL_BACK_MS);
 	ppa_pool_stop(p->pool);
 	leave_parallel(l);
 	if (closed != NULL)

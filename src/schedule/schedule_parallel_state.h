@@ -110,6 +110,8 @@ struct PpaParallel
 	uint32		drain;			/* PpaDrain */
 	uint64		renewed_by;		/* newest group that has described a known relation anew */
 
+	uint32		sync_looked_at; /* ppa_sync_generation; 0: not yet */
+	bool		tables_pending; /* some were not READY then */
 	TimestampTz synced_at;		/* tables were synchronised last */
 	TimestampTz reported_at;
 	TimestampTz pool_seen_at;
@@ -132,6 +134,9 @@ ppa_parallel_now(void)
 
 /* Do what the scheduler asks for, until it asks for nothing more.  May throw the verdict. */
 extern void ppa_parallel_act(PpaLeader *l);
+
+/* Log, not too often, how we go on for lack of background workers. */
+extern void ppa_parallel_complain(PpaLeader *l, const char *how);
 
 /* Send more of the group that is forwarded; it is copied. */
 extern void ppa_parallel_send_data(PpaLeader *l, uint64 number, const char *bytes, Size len);
@@ -161,9 +166,6 @@ extern void ppa_parallel_release_batch(PpaParallel *p, PpaBatch *batch);
 
 /* What is known of the open transaction before its end. */
 extern void ppa_parallel_note_message(PpaLeader *l, const char *message, int len);
-
-/* Hear of changes of the tables' states from now on. */
-extern void ppa_parallel_watch_tables(void);
 
 /* ---------- schedule_parallel_mode.c ---------- */
 

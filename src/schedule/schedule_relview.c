@@ -33,6 +33,7 @@
 #include "core/core_schedule.h"
 #include "schedule/schedule_relview.h"
 #include "server/server_compat.h"
+#include "server/server_localrel.h"
 #include "server/server_traits.h"
 
 /* Changes come in runs of a few relations; a power of two. */
@@ -62,9 +63,6 @@ typedef struct FoundKeys
 
 /* For the cache callbacks. */
 static PpaRelViews *process_views = NULL;
-
-/* Counts, from 1, the changes of pg_subscription_rel that we have heard of. */
-static uint32 sync_generation = 1;
 
 /* ---------- invalidation ---------- */
 
@@ -109,14 +107,6 @@ expression_callback(Datum arg, int cacheid, uint32 hashvalue)
 	}
 }
 
-static void
-subscription_rel_callback(Datum arg, int cacheid, uint32 hashvalue)
-{
-	/* skips 0, which means "not looked up" */
-	if (++sync_generation == 0)
-		sync_generation = 1;
-}
-
 PpaRelViews *
 ppa_relviews_create(MemoryContext parent)
 {
@@ -134,7 +124,6 @@ ppa_relviews_create(MemoryContext parent)
 	CacheRegisterRelcacheCallback(relcache_callback, (Datum) 0);
 	CacheRegisterSyscacheCallback(PROCOID, expression_callback, (Datum) 0);
 	CacheRegisterSyscacheCallback(CONSTROID, expression_callback, (Datum) 0);
-	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, subscription_rel_callback, (Datum) 0);
 	return views;
 }
 
@@ -437,7 +426,7 @@ find_sync_state(PpaRelView *view)
 	if (OidIsValid(reloid) && is_table(reloid))
 	{
 		/* changes that arrive meanwhile undo this */
-		view->synced_at = sync_generation;
+		view->synced_at = ppa_sync_generation;
 		state = GetSubscriptionRelState(MySubscription->oid, reloid, &statelsn);
 		view->apply_from = state == SUBREL_STATE_READY ? 0 :
 			state == SUBREL_STATE_SYNCDONE ? statelsn : NOT_SYNCED;
@@ -452,17 +441,19 @@ find_sync_state(PpaRelView *view)
 	MemoryContextSwitchTo(oldcxt);
 }
 
-bool
-ppa_relview_must_skip(PpaRelViews *views, PpaRelView *view, XLogRecPtr final_lsn)
+PpaRelViewVerdict
+ppa_relview_judge(PpaRelViews *views, PpaRelView *view, XLogRecPtr final_lsn)
 {
-	if (likely(view->synced_at == sync_generation && view->apply_from == 0))
-		return false;
+	if (likely(view->synced_at == ppa_sync_generation && view->apply_from == 0))
+		return PPA_RELVIEW_APPLY;
 
 	/* Other states pass, and a change skipped too long is lost. */
 	AcceptInvalidationMessages();
-	if (view->synced_at != sync_generation)
+	if (view->synced_at != ppa_sync_generation)
 		find_sync_state(view);
-	return final_lsn < view->apply_from;
+	if (final_lsn < view->apply_from)
+		return PPA_RELVIEW_SKIP;
+	return view->synced_at == 0 ? PPA_RELVIEW_UNKNOWN : PPA_RELVIEW_APPLY;
 }
 
 /* ---------- descriptions ---------- */

@@ -120,13 +120,21 @@ ppa_change_keys(const PpaRelView *view, const PpaChange *change, uint64 *keys)
 	return ppa_keys_of_change(&view->keys, change, keys);
 }
 
+typedef enum PpaRelViewVerdict
+{
+	PPA_RELVIEW_APPLY,
+	PPA_RELVIEW_SKIP,			/* none of ours: the table is not synchronised yet */
+	PPA_RELVIEW_UNKNOWN,		/* no table of that name: who finds one decides, or complains */
+} PpaRelViewVerdict;
+
 /*
- * Is a change none of ours, because its table is not synchronised at this
- * point of the stream?  "final_lsn" is that of BEGIN.  Outside of a
- * transaction.  May wait for ALTER SUBSCRIPTION ... REFRESH, as the built-in
- * worker does, but only while a table is not READY or the states have changed.
+ * Is a change ours at this point of the stream?  "final_lsn" is that of BEGIN.
+ * Outside of a transaction.  May wait for ALTER SUBSCRIPTION ... REFRESH, as
+ * the built-in worker does, but only while a table is not READY or the states
+ * have changed.
  */
-extern bool ppa_relview_must_skip(PpaRelViews *views, PpaRelView *view, XLogRecPtr final_lsn);
+extern PpaRelViewVerdict ppa_relview_judge(PpaRelViews *views, PpaRelView *view,
+										   XLogRecPtr final_lsn);
 
 /*
  * A worker has found that changes of this relation fire triggers (of a

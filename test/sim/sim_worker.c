@@ -478,10 +478,6 @@ next(Sim *sim, int w)
 		if (g->serial || worker->txn == group_end(g) - 1)
 		{
 			worker->phase = W_TURN;
-			tell(sim, w, (PpaScheduleEvent)
-				 {
-					 .type = PPA_EVENT_EXECUTED,.group = g->number
-				 });
 			return;
 		}
 		worker->txn++;

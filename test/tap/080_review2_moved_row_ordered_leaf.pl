@@ -29,19 +29,7 @@ SQL
 ppa_subscribe($pub, $sub);
 fault_setting($sub, 'group_commit', 'off');
 fault_warm_up($pub, $sub);
-
-# From here on the gate is closed as long as $holder says so: it does not matter how fast anything is.
-$sub->safe_psql('postgres', <<'SQL');
-CREATE OR REPLACE FUNCTION gate_wait(float8) RETURNS float8 IMMUTABLE LANGUAGE plpgsql AS $$
-BEGIN
-	WHILE NOT pg_catalog.pg_try_advisory_xact_lock_shared(1) LOOP
-		PERFORM pg_catalog.pg_sleep(0.01);
-	END LOOP;
-	PERFORM pg_catalog.pg_sleep($1);
-	RETURN $1;
-END $$;
-SQL
-my ($holder) = fault_session($sub);
+my $holder = fault_gate_lock($sub);
 my $offset = ppa_log_pos($sub);
 my $size = $sub->safe_psql('postgres', q{SELECT pg_relation_size('moved_from')});
 my $id = 0;

@@ -31,7 +31,6 @@ ppa_views($sub);
 fault_setting($sub, 'group_commit', 'off');
 fault_warm_up($pub, $sub);
 my $offset = ppa_log_pos($sub);
-my $leader = ppa_worker_pid($sub);
 my $id = 0;
 
 # Rows with a = 1 and b = 2, one per transaction.
@@ -44,33 +43,6 @@ sub insert
 # All workers know the tables.
 $pub->safe_psql('postgres', insert('fires', 1) . fault_gate_sql(0.3) . insert('quiet', 20));
 fault_applied($pub, $sub, $offset, 'before');
-
-# Has the oldest transaction wait for a local session, in another worker than 0: that one is to read what comes. The first,
-# in worker 0, only makes it so. -> the session
-sub hold
-{
-	foreach (1 .. 10)
-	{
-		my ($first, $first_pid) = fault_session($sub);
-		my ($second, $second_pid) = fault_session($sub);
-		$first->query_safe('BEGIN; SELECT FROM held WHERE id = 1 FOR UPDATE');
-		$second->query_safe('BEGIN; SELECT FROM held WHERE id = 2 FOR UPDATE');
-		$pub->safe_psql('postgres', 'UPDATE held SET n = n + 1 WHERE id = 1');
-		ppa_flush($pub);
-		fault_blocked($sub, $leader, $first_pid);
-		$pub->safe_psql('postgres', 'UPDATE held SET n = n + 1 WHERE id = 2');
-		ppa_flush($pub);
-		$first->query_safe('COMMIT');
-		$first->quit;
-		my $waits = fault_blocked($sub, $leader, $second_pid);
-		return $second
-		  if !$parallel || $sub->safe_psql('postgres', "SELECT max(worker) > 0 FROM parallel_apply.stat_worker WHERE pid = $waits") eq 't';
-		$second->query_safe('COMMIT');
-		$second->quit;
-		ppa_catchup($pub, $sub);
-	}
-	die 'worker 0 is never free';
-}
 
 # All that is committed on the publisher now has been received.
 sub await_received
@@ -87,7 +59,7 @@ my $fill = 'INSERT INTO big SELECT repeat(md5(g::text), 30) FROM generate_series
 my $rename = join '', map { "ALTER TABLE $_ RENAME a TO c; ALTER TABLE $_ RENAME b TO a; ALTER TABLE $_ RENAME c TO b;" } 'fires', 'quiet';
 foreach my $round (1, 2)
 {
-	my $local = hold();
+	my $local = fault_hold_behind($pub, $sub, 'held');
 	$pub->safe_psql('postgres', insert('quiet', 4) . insert('fires', 1));
 	await_received();
 	ppa_wait_for($sub, "SELECT count(*) = 1 FROM parallel_apply.stat_worker WHERE worker = 0 AND wait = 'start'", 'worker 0 to wait') if $parallel;

@@ -27,30 +27,7 @@ my $offset = ppa_log_pos($sub);
 my $leader = ppa_worker_pid($sub);
 
 # ---- the oldest transaction waits for a local session, in another worker than 0, where large ones go
-# The one before it, in worker 0, only makes it so.
-my $local;
-foreach my $attempt (1 .. 10)
-{
-	my ($first, $first_pid) = fault_session($sub);
-	my $local_pid;
-	($local, $local_pid) = fault_session($sub);
-	$first->query_safe('BEGIN; SELECT FROM r WHERE id = 1 FOR UPDATE');
-	$local->query_safe('BEGIN; SELECT FROM r WHERE id = 2 FOR UPDATE');
-	$pub->safe_psql('postgres', 'UPDATE r SET n = n + 1 WHERE id = 1');
-	ppa_flush($pub);
-	fault_blocked($sub, $leader, $first_pid);
-	$pub->safe_psql('postgres', 'UPDATE r SET n = n + 1 WHERE id = 2');
-	ppa_flush($pub);
-	$first->query_safe('COMMIT');
-	$first->quit;
-	my $waits = fault_blocked($sub, $leader, $local_pid);
-	last
-	  if !$parallel || $sub->safe_psql('postgres', "SELECT max(worker) > 0 FROM parallel_apply.stat_worker WHERE pid = $waits") eq 't';
-	die 'worker 0 is never free' if $attempt == 10;
-	$local->query_safe('COMMIT');
-	$local->quit;
-	ppa_catchup($pub, $sub);
-}
+my $local = fault_hold_behind($pub, $sub, 'r');
 
 # ---- all that comes is told to wait
 $pub->safe_psql('postgres', 'UPDATE r SET n = n + 1 WHERE id = 3');

@@ -23,6 +23,10 @@
 #   fault_stats($sub, $name, @columns)  those of parallel_apply.stat_subscription that exist -> "column n, column n" for a note
 #   fault_gate($pub, $sub)           a published table whose updates take as long on the subscriber as they say
 #   fault_gate_sql($seconds)         such an update. Neither a trigger nor a lock: groups behind it can run ahead meanwhile
+#   fault_gate_lock($sub)            from now on the gate is closed as long as a session holds advisory lock 1, too: it does
+#                                    not matter how fast anything is. -> such a session, which does not hold it yet
+#   fault_hold_behind($pub, $sub, $table)  has the oldest transaction wait for a local session, in another worker than 0, where
+#                                    large ones go. $table (id, n) has the rows 1 and 2. -> the session; COMMIT lets go
 #   fault_warm_up($pub, $sub)        keeps as many workers busy as there may be, so that all have been started
 #   fault_in_flight($sub, $count)    waits until $count workers have a transaction open that has written something, for 5 s
 #                                    at most -> whether it came to that. In serial mode at once, true
@@ -50,7 +54,8 @@ our @EXPORT = qw(
   fault_seed fault_pause fault_schema fault_load_start fault_load_resume fault_load_stop fault_equal fault_origin
   fault_progress fault_walsender fault_replaced fault_blocked fault_no_crash fault_missing fault_env
   fault_session fault_moved_rows fault_applied fault_private_kb
-  fault_workers fault_no_workers fault_knows fault_setting fault_stats fault_gate fault_gate_sql fault_warm_up fault_in_flight
+  fault_workers fault_no_workers fault_knows fault_setting fault_stats fault_gate fault_gate_sql fault_gate_lock fault_hold_behind
+  fault_warm_up fault_in_flight
 );
 
 my %running;    # pgbench pids that must not outlive a test that dies
@@ -316,6 +321,51 @@ sub fault_gate_sql
 	$gate++;
 	croak 'too many gates for one test' if $gate > 1000;
 	return "UPDATE gate SET seconds = $seconds WHERE id = $gate;";
+}
+
+sub fault_gate_lock
+{
+	my ($sub) = @_;
+	$sub->safe_psql('postgres', <<'SQL');
+CREATE OR REPLACE FUNCTION gate_wait(float8) RETURNS float8 IMMUTABLE LANGUAGE plpgsql AS $$
+BEGIN
+	WHILE NOT pg_catalog.pg_try_advisory_xact_lock_shared(1) LOOP
+		PERFORM pg_catalog.pg_sleep(0.01);
+	END LOOP;
+	PERFORM pg_catalog.pg_sleep($1);
+	RETURN $1;
+END $$;
+SQL
+	my ($session) = fault_session($sub);
+	return $session;
+}
+
+# A transaction in worker 0 only makes that worker busy when the one that is to wait is given out.
+sub fault_hold_behind
+{
+	my ($pub, $sub, $table) = @_;
+	my $leader = ppa_worker_pid($sub);
+	foreach (1 .. 10)
+	{
+		my ($first, $first_pid) = fault_session($sub);
+		my ($second, $second_pid) = fault_session($sub);
+		$first->query_safe("BEGIN; SELECT FROM $table WHERE id = 1 FOR UPDATE");
+		$second->query_safe("BEGIN; SELECT FROM $table WHERE id = 2 FOR UPDATE");
+		$pub->safe_psql('postgres', "UPDATE $table SET n = n + 1 WHERE id = 1");
+		ppa_flush($pub);
+		fault_blocked($sub, $leader, $first_pid);
+		$pub->safe_psql('postgres', "UPDATE $table SET n = n + 1 WHERE id = 2");
+		ppa_flush($pub);
+		$first->query_safe('COMMIT');
+		$first->quit;
+		my $waits = fault_blocked($sub, $leader, $second_pid);
+		return $second if ppa_parallel($sub) <= 1
+		  || $sub->safe_psql('postgres', "SELECT max(worker) > 0 FROM parallel_apply.stat_worker WHERE pid = $waits") eq 't';
+		$second->query_safe('COMMIT');
+		$second->quit;
+		ppa_catchup($pub, $sub);
+	}
+	croak 'worker 0 is never free';
 }
 
 sub fault_warm_up
