@@ -158,6 +158,7 @@ sub set_up
 	$sub->safe_psql('postgres', 'ALTER SYSTEM RESET ALL');
 	ppa_set($sub, 'pg_parallel_apply.workers', $opt{workers}) if defined $opt{workers} && $settings{workers};
 	ppa_set($pub, 'synchronous_commit', $commit);
+	enforce($run) unless $run->{start} eq 'loaded';
 	$pub->safe_psql('postgres', $run->{schema}{rows}) unless $run->{start} eq 'empty';
 	my $with = $run->{schema}{subwith} . ($run->{start} eq 'empty' ? ', copy_data = false' : '');
 	$sub->safe_psql('postgres',
@@ -175,6 +176,15 @@ sub set_up
 	return;
 }
 
+# Foreign keys, from when both tables are there: they are copied one by one, and with any worker a child that is
+# applied before its parent is copied would be an error.
+sub enforce
+{
+	my ($run) = @_;
+	$sub->safe_psql('postgres', $_) foreach @{ $run->{schema}{enforce} };
+	return;
+}
+
 # From here on each snapshot is a state of the publisher. Tables copied one by one were not.
 sub become_ready
 {
@@ -183,6 +193,7 @@ sub become_ready
 	torture_wait_ready($run, $seconds) or return 0;
 	$run->{since} = $pub->safe_psql('postgres', 'SELECT coalesce(max(n), 0) FROM chk_counter');
 	push @{ $run->{bad} }, torture_wait_applied($run);
+	enforce($run) if $run->{start} eq 'loaded';
 	$run->{ready} = 1;
 	torture_readers_start($run->{load}) if $run->{load};
 	return 1;
