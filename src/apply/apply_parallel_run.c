@@ -104,6 +104,16 @@ ppa_run_flush_owed(PpaProcess *p)
 }
 
 /*
+ * Is it worth telling the leader of a commit before it is durable?  Somebody
+ * on the publisher may wait only for it to be applied.
+ */
+static bool
+is_slow_to_flush(void)
+{
+	return enableFsync && !ppa_subscription_wants_standbys();
+}
+
+/*
  * The last commit of the group has returned: let the next one go, and see to
  * its durability.  Where nobody waits for just this commit, it may wait until
  * the worker has nothing else to do: positions are reported by what is flushed.
@@ -124,10 +134,9 @@ publish(PpaProcess *p, PpaHeldGroup *g, const PpaMember *last, XLogRecPtr local_
 	/* who asked for it has come too late */
 	QueryCancelPending = false;
 	if (!at_once)
-	{
 		pg_atomic_write_u64(&p->mine->durable, number);
+	if (!at_once || is_slow_to_flush())
 		ppa_turn_tell_leader(p->shared, number);
-	}
 	ppa_held_drop(g);
 	p->current = NULL;
 	ppa_local_committed(p->w);

@@ -398,6 +398,7 @@ ppa_schedule_step(PpaSchedule *s, const PpaScheduleEvent *event)
 		case PPA_EVENT_WORKER_REFUSED:
 		case PPA_EVENT_WORKER_STOPPED:
 		case PPA_EVENT_WORKER_DIED:
+		case PPA_EVENT_WORKER_FLUSHING:
 		case PPA_EVENT_TICK:
 			ppa_schedule_pool_step(s, event);
 			break;

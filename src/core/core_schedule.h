@@ -147,6 +147,7 @@ typedef enum PpaScheduleEventType
 	PPA_EVENT_WORKER_REFUSED,	/* worker: no background worker to be had */
 	PPA_EVENT_WORKER_STOPPED,	/* worker: left after STOP_WORKER */
 	PPA_EVENT_WORKER_DIED,		/* worker */
+	PPA_EVENT_WORKER_FLUSHING,	/* worker, waiting: it begins, or ends, to make a commit durable */
 	PPA_EVENT_TICK,				/* time has passed; once a second will do */
 	PPA_EVENT_STOP,				/* DISABLE, shutdown, changed settings */
 } PpaScheduleEventType;

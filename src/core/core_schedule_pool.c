@@ -36,6 +36,18 @@ worker_of_dependency(const PpaSchedule *s, const Group *g)
 	return w;
 }
 
+/*
+ * Changes that a worker could have done while it makes a commit durable.  A
+ * flush takes as long as some dozens of small ones, a standby longer.
+ */
+#define FLUSH_LOAD 64
+
+static uint64_t
+load_of(const Worker *w)
+{
+	return w->changes + (w->flushing ? FLUSH_LOAD : 0);
+}
+
 /* The least to do; of equals the one whose last group is the oldest. */
 static int
 least_loaded(const PpaSchedule *s)
@@ -48,8 +60,8 @@ least_loaded(const PpaSchedule *s)
 		const Worker *b = best == NO_WORKER ? NULL : &s->workers[best];
 
 		if (has_place(s, w) &&
-			(b == NULL || w->changes < b->changes ||
-			 (w->changes == b->changes && w->tail < b->tail)))
+			(b == NULL || load_of(w) < load_of(b) ||
+			 (load_of(w) == load_of(b) && w->tail < b->tail)))
 			best = (int) i;
 	}
 	return best;
@@ -138,7 +150,7 @@ ppa_schedule_place(PpaSchedule *s, uint64_t now)
 		if (w == NO_WORKER)
 		{
 			w = least_loaded(s);
-			if (w == NO_WORKER || s->workers[w].groups > 0)
+			if (w == NO_WORKER || load_of(&s->workers[w]) > 0)
 				start_one(s, now);
 		}
 	}
@@ -201,7 +213,7 @@ shrink(PpaSchedule *s, uint64_t now)
 	{
 		Worker	   *w = &s->workers[i];
 
-		if (w->state != WORKER_UP || w->groups > 0 || now < w->idle_since + s->config.idle_us)
+		if (w->state != WORKER_UP || load_of(w) > 0 || now < w->idle_since + s->config.idle_us)
 			continue;
 		w->state = WORKER_STOPPING;
 		ppa_schedule_act(s, (PpaScheduleAction)
@@ -231,6 +243,9 @@ ppa_schedule_pool_step(PpaSchedule *s, const PpaScheduleEvent *event)
 		case PPA_EVENT_WORKER_STOPPED:
 			ppa_assert(w->state == WORKER_STOPPING && w->groups == 0);
 			w->state = WORKER_DOWN;
+			break;
+		case PPA_EVENT_WORKER_FLUSHING:
+			w->flushing = event->waiting;
 			break;
 		case PPA_EVENT_WORKER_DIED:
 			/* Its commit may have happened unpublished: nothing is given again. */

@@ -64,6 +64,7 @@ typedef struct Worker
 	uint64_t	changes;		/* in these */
 	uint64_t	tail;			/* last group given, besides moved ones */
 	uint64_t	idle_since;
+	bool		flushing;		/* makes a commit durable before it does anything else */
 } Worker;
 
 struct PpaSchedule

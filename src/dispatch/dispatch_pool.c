@@ -172,6 +172,7 @@ ppa_pool_start(PpaPool *pool, int i)
 
 	/* all of it before the worker may look */
 	init_worker(&pool->shared->workers[i]);
+	worker->committed = 0;
 	attach_queues(pool, i);
 	oldcxt = MemoryContextSwitchTo(pool->cxt);
 	registered = RegisterDynamicBackgroundWorker(&bgw, &worker->handle);

@@ -34,6 +34,8 @@ typedef struct PpaPoolWorker
 	BackgroundWorkerHandle *handle;
 	PpaOutbox	out;
 	shm_mq_handle *events;
+	uint64		committed;		/* the last group that the leader has seen it commit */
+	bool		flushing;		/* as the scheduler was told last */
 } PpaPoolWorker;
 
 typedef struct PpaPool

@@ -20,6 +20,7 @@
 #include "utils/memutils.h"
 
 #include "receive/receive_stream.h"
+#include "server/server_compat.h"
 
 /*
  * Three small transactions since the last wait: then the publisher has more
@@ -33,6 +34,9 @@
  * millisecond collects thirty.  WaitLatch() resolves only milliseconds.
  */
 #define NAP_US 500
+
+/* The latch, the postmaster's death, the socket. */
+#define WAIT_EVENTS 3
 
 int
 ppa_stream_receive(PpaStream *stream, char **buf)
@@ -98,15 +102,35 @@ ppa_stream_nap(PpaStream *stream)
 	pg_usleep(NAP_US);
 }
 
+/*
+ * Made once: WaitLatchOrSocket() makes one for each wait, which is half of the
+ * cost of waiting.  The socket is the same as long as the connection.
+ */
+static WaitEventSet *
+make_wait_set(pgsocket socket)
+{
+	WaitEventSet *set = ppa_create_wait_set(WAIT_EVENTS);
+
+	AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+	AddWaitEventToSet(set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
+	AddWaitEventToSet(set, WL_SOCKET_READABLE, socket, NULL, NULL);
+	return set;
+}
+
 int
 ppa_stream_wait(PpaStream *stream, long timeout)
 {
-	int			events;
+	WaitEvent	occurred[WAIT_EVENTS];
+	int			n;
+	int			events = 0;
 
 	stream->frames = 0;
-	events = WaitLatchOrSocket(MyLatch,
-							   WL_SOCKET_READABLE | WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-							   stream->socket, timeout, WAIT_EVENT_LOGICAL_APPLY_MAIN);
+	if (stream->wait_set == NULL)
+		stream->wait_set = make_wait_set(stream->socket);
+	n = WaitEventSetWait(stream->wait_set, timeout, occurred, WAIT_EVENTS,
+						 WAIT_EVENT_LOGICAL_APPLY_MAIN);
+	for (int i = 0; i < n; i++)
+		events |= occurred[i].events;
 	if (events & WL_LATCH_SET)
 	{
 		ResetLatch(MyLatch);

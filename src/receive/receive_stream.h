@@ -11,12 +11,14 @@
 #include "postgres.h"
 
 #include "replication/walreceiver.h"
+#include "storage/latch.h"
 
 typedef struct PpaStream
 {
 	const WalReceiverFunctionsType *transport;	/* the one that we wrap */
 	WalReceiverConn *conn;
 	pgsocket	socket;			/* known once the input has run dry */
+	WaitEventSet *wait_set;		/* that socket, the latch, the postmaster's death */
 	int			frames;			/* read since the last wait or nap */
 	bool		broken;			/* sending has failed: reading will say why */
 } PpaStream;

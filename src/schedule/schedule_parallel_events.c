@@ -86,6 +86,7 @@ retire_group(PpaLeader *l, PpaOutGroup *g)
 	else
 		ppa_feedback_applied(l->feedback, g->end_lsn, local_lsn);
 	l->last_end = g->end_lsn;
+	p->pool->workers[g->worker].committed = g->number;
 	if (g->batch != NULL)
 		ppa_parallel_release_batch(p, g->batch);
 	for (int i = 0; i < g->nneeds; i++)
@@ -101,6 +102,32 @@ retire_group(PpaLeader *l, PpaOutGroup *g)
 	g->number = 0;
 }
 
+/*
+ * Who makes a commit durable has time for no other group.  Told before the
+ * commit itself, which could be followed by the next group for that worker.
+ */
+static void
+tell_flushing(PpaLeader *l)
+{
+	PpaParallel *p = l->parallel;
+	bool		at_once = p->shared->flush_at_once || ppa_subscription_wants_standbys();
+
+	for (int i = 0; i < p->pool->nworkers; i++)
+	{
+		PpaPoolWorker *worker = &p->pool->workers[i];
+		PpaScheduleEvent event = {.type = PPA_EVENT_WORKER_FLUSHING,.worker = i};
+
+		event.waiting = at_once &&
+			pg_atomic_read_u64(&p->shared->workers[i].durable) < worker->committed;
+		if (event.waiting == worker->flushing)
+			continue;
+		worker->flushing = event.waiting;
+		p->nflushing += event.waiting ? 1 : -1;
+		event.now = ppa_parallel_now();
+		ppa_schedule_step(p->schedule, &event);
+	}
+}
+
 void
 ppa_parallel_note_commits(PpaLeader *l)
 {
@@ -109,14 +136,16 @@ ppa_parallel_note_commits(PpaLeader *l)
 	PpaScheduleEvent event = {.type = PPA_EVENT_COMMITTED,.group = committed};
 
 	settle_undurable(l);
-	if (committed == p->committed)
+	if (committed == p->committed && p->nflushing == 0)
 		return;
 	pg_read_barrier();
+	if (p->committed < committed)
+		l->last_active = GetCurrentTimestamp();
 	while (p->committed < committed)
 		retire_group(l, ppa_out_group(p, ++p->committed));
 	settle_undurable(l);
-	l->last_active = GetCurrentTimestamp();
-	event.now = (uint64) l->last_active;
+	tell_flushing(l);
+	event.now = ppa_parallel_now();
 	ppa_schedule_step(p->schedule, &event);
 	ppa_parallel_act(l);
 }

@@ -91,6 +91,7 @@ struct PpaParallel
 	int			nspare;
 	PpaAbort   *aborts;
 	int			naborts;		/* places */
+	int			nflushing;		/* workers that the scheduler believes to be flushing */
 	slist_head	undurable;		/* oldest first */
 	slist_node *last_undurable;
 	PpaChange  *change;			/* being parsed */

@@ -20,6 +20,8 @@
 #include "access/xlogdefs.h"
 #include "replication/walreceiver.h"
 #include "replication/worker_internal.h"
+#include "storage/latch.h"
+#include "utils/memutils.h"
 
 /* 19 prints LSNs with leading zeros in the low half. */
 #define PPA_LSN_FMT "%X/%X"
@@ -42,6 +44,13 @@ ppa_lower_streaming(WalRcvStreamOptions *options)
 
 	options->proto.logical.streaming = false;
 	return was_on;
+}
+
+/* A set of events to wait for that lives as long as the process. */
+static inline WaitEventSet *
+ppa_create_wait_set(int nevents)
+{
+	return CreateWaitEventSet(TopMemoryContext, nevents);
 }
 
 #endif							/* PPA_SERVER_COMPAT_H */

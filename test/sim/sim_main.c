@@ -160,6 +160,21 @@ stop_worker(Sim *sim, int w)
 					});
 }
 
+/* Only a hint: whatever the leader believes of flushes must do no harm. */
+static void
+flushing(Sim *sim)
+{
+	uint32_t	w = (uint32_t) rng_below(&sim->rng, sim->set.core.workers);
+
+	if (sim->workers[w].phase == W_DOWN || sim->workers[w].phase == W_STARTING)
+		return;
+	leader_hear(sim, (PpaScheduleEvent)
+				{
+					.type = PPA_EVENT_WORKER_FLUSHING,.worker = w,
+						.waiting = rng_percent(&sim->rng, 50)
+				});
+}
+
 static void
 dispatch(Sim *sim, const Event *event)
 {
@@ -184,6 +199,7 @@ dispatch(Sim *sim, const Event *event)
 			leader_look(sim);
 			break;
 		case EV_TICK:
+			flushing(sim);
 			leader_hear(sim, (PpaScheduleEvent)
 						{
 							.type = PPA_EVENT_TICK

@@ -1,4 +1,4 @@
-# 057_review_h3_vacuum_pin.pl: review findings H3a and H2. A group that waits for its turn has changed a page that VACUUM
+# 057_review_h3_vacuum_pin.pl: review findings H3a and H2. A group that waits for its turn or for a row has changed a page that VACUUM
 # wants for itself; ALTER TABLE queues behind VACUUM; the oldest group queues behind ALTER TABLE.
 # Shows: VACUUM gets the page (who waits holds no pin), and all come to an end, without waiting for deadlock_timeout, which
 # is longer than any wait of this test.
@@ -34,9 +34,11 @@ foreach my $ddl ('', 'ALTER TABLE t SET (fillfactor = 90)', 'ALTER TABLE t ADD C
 	my $what = $ddl eq '' ? 'VACUUM' : "VACUUM and $ddl";
 	$version++;
 
-	# The oldest group comes to t only after a second; the ones behind have changed its page by then.
+	# The oldest group comes to t only after a second; the ones behind have changed its page by then. The last of them waits
+	# in the middle, where it has looked up a row, as the next row is the oldest group's.
 	$pub->safe_psql('postgres', join '', 'BEGIN; ', fault_gate_sql(1.5), " UPDATE t SET n = $version WHERE id = 1; INSERT INTO t VALUES (100 + $version, 0); COMMIT;",
-		map { "UPDATE t SET n = $version WHERE id = $_;" } 2 .. 4);
+		(map { "UPDATE t SET n = $version WHERE id = $_;" } 2 .. 4),
+		"BEGIN; UPDATE t SET n = $version WHERE id = 5; UPDATE t SET n = n + 1 WHERE id = 1; COMMIT");
 	ppa_flush($pub);
 	fault_in_flight($sub, 2);
 	my $vacuum = begin_statement('VACUUM (FREEZE, DISABLE_PAGE_SKIPPING) t');

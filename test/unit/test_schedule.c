@@ -152,7 +152,15 @@ test_pool(void)
 	is_str(EVENT(.type = PPA_EVENT_WORKER_STARTED,.worker = 1),
 		   "dispatch 4 w1 after 0, resume-reading", "now it comes");
 	committed(4);
+	EVENT(.type = PPA_EVENT_WORKER_FLUSHING,.worker = 0,.waiting = true);
+	is_str(group(5, 0), "dispatch 5 w1 after 0", "who is flushing is not idle");
+	EVENT(.type = PPA_EVENT_WORKER_FLUSHING,.worker = 0,.waiting = false);
+	is_str(group(6, 0), "dispatch 6 w0 after 0", "and then it is again");
+	committed(6);
 	now = 8000;
+	EVENT(.type = PPA_EVENT_WORKER_FLUSHING,.worker = 1,.waiting = true);
+	is_str(EVENT(.type = PPA_EVENT_TICK), "", "nor is it given back");
+	EVENT(.type = PPA_EVENT_WORKER_FLUSHING,.worker = 1,.waiting = false);
 	is_str(EVENT(.type = PPA_EVENT_TICK), "stop w1", "idle workers are given back");
 	is_str(EVENT(.type = PPA_EVENT_WORKER_STOPPED,.worker = 1), "", "it has left");
 	is_str(EVENT(.type = PPA_EVENT_TICK), "", "the first one stays");
