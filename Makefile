@@ -5,7 +5,8 @@
 #	make all install	build and install only
 #	make check-long		the fault tests as long as they are meant to be (about 15 minutes)
 #	make torture SECONDS=600	random schema, load and faults on two servers (TORTURE="--seed S ..." for its options)
-#	make bench-drain	backlog drains and latency, built-in against ours
+#	make bench		all benchmarks, short (below 10 minutes); bench/README.md says what selects
+#	make bench-full		the same in the sizes of WORKLOADS.md (some hours)
 #	make fuzz SECONDS=60
 #	make sim SEEDS=100000	the scheduler of parallel apply against its oracle
 #	make lint
@@ -18,7 +19,8 @@ SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 SECONDS ?= 60
 SEEDS ?= 5000
 
-.PHONY: all install clean setup-demo setup-check demo check unit sim tap torture check-long fuzz lint bench-drain core-suite
+.PHONY: all install clean setup-demo setup-check demo check unit sim tap torture check-long fuzz lint \
+	setup-bench bench bench-full core-suite
 
 all:
 	$(PGXS_MAKE) all
@@ -36,6 +38,9 @@ setup-demo:
 setup-check:
 	ci/setup check
 
+setup-bench:
+	ci/setup bench
+
 demo: setup-demo
 	$(MAKE) --no-print-directory install
 	$(MAKE) --no-print-directory -C bench
@@ -50,6 +55,7 @@ check: setup-check
 
 unit:
 	$(MAKE) --no-print-directory -C test/unit check
+	prove test/bench
 
 sim:
 	$(MAKE) --no-print-directory -C test/sim run SEEDS=$(SEEDS)
@@ -71,11 +77,13 @@ fuzz:
 lint:
 	ci/lint
 
-bench-drain: setup-check
+bench: setup-bench
 	$(MAKE) --no-print-directory install
-	$(MAKE) --no-print-directory -C bench
-	bench/drain
-	bench/latency
+	PG_CONFIG=$(PG_CONFIG) bench/run
+
+bench-full: setup-bench
+	$(MAKE) --no-print-directory install
+	PG_CONFIG=$(PG_CONFIG) bench/run --full
 
 core-suite: install
 	../shared/tools/core-suite $(DIR)

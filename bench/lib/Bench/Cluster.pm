@@ -3,8 +3,9 @@
 # Nodes live below a folder in memory (BENCH_DIR) or one on disk (BENCH_DISK) and
 # listen on Unix sockets in their data folders.  A guardian process waits for the
 # end of this one, however it ends (normal exit, die, Ctrl-C, kill -9), then ends
-# every process that names our folders on its command line and removes the
-# folders.  That is the only clean-up path.
+# every process that names our folders on its command line, removes the folders,
+# and drops our database where the publisher is elsewhere (Bench::Publisher: then
+# there is no node of that name).  That is the only clean-up path.
 
 package Bench::Cluster;
 
@@ -21,6 +22,8 @@ use File::Temp qw(tempdir);
 use IO::Handle;
 use POSIX qw(:sys_wait_h);
 use Time::HiRes qw(sleep time);
+
+use Bench::Publisher qw(elsewhere connection_words);
 
 our @EXPORT_OK = qw(progress pg_config_path poll_until long_do check_places);
 
@@ -128,7 +131,11 @@ sub check_places
 sub new
 {
 	my ($class, %arg) = @_;
-	my $self = bless { bindir => pg_config_path('--bindir'), nodes => {} }, $class;
+	my $self = bless {
+		bindir    => pg_config_path('--bindir'),
+		nodes     => {},
+		elsewhere => scalar elsewhere(),
+	}, $class;
 
 	die "no PostgreSQL server in $self->{bindir}: install postgresql-15 or set PG_CONFIG\n"
 	  unless -x "$self->{bindir}/postgres" && -x "$self->{bindir}/pgbench";
@@ -170,6 +177,7 @@ sub start_guardian
 			last if defined $n || $! != EINTR;
 		}
 		clean_up(values %{ $self->{place} });
+		Bench::Publisher::clean_up($self->{elsewhere}, $self->{dir}) if $self->{elsewhere};
 		POSIX::_exit(0);
 	}
 	close $read;
@@ -284,7 +292,8 @@ sub finish_client
 	my $read = $client->{output};
 	my $output = do { local $/ = undef; <$read> } // '';
 	waitpid $client->{pid}, 0;
-	die "failed (status $?): $client->{command}\n$output" . tail("$self->{dir}/clients.log", 20)
+	die "failed (status $?): " . ($client->{command} =~ s/\bpassword=\S+/password=.../gr)
+	  . "\n$output" . tail("$self->{dir}/clients.log", 20)
 	  if $? != 0;
 	return $output;
 }
@@ -346,6 +355,7 @@ sub start_node
 sub configure
 {
 	my ($self, $node, $dbh, %settings) = @_;
+	return Bench::Publisher::configure($dbh, %settings) if $self->is_elsewhere($node);
 	my $file = "$self->{nodes}{$node}/$CHANGING";
 	my $generation = ++$self->{generation};
 	open my $conf, '>', "$file.new" or die "$file.new: $!\n";
@@ -362,9 +372,16 @@ sub configure
 	return;
 }
 
+sub is_elsewhere
+{
+	my ($self, $node) = @_;
+	return $node eq 'publisher' && defined $self->{elsewhere};
+}
+
 sub conninfo
 {
 	my ($self, $node, $database) = @_;
+	return "$self->{elsewhere} dbname=$database" if $self->is_elsewhere($node);
 	return "host=$self->{nodes}{$node} port=5432 user=postgres dbname=$database";
 }
 
@@ -372,6 +389,7 @@ sub conninfo
 sub client_options
 {
 	my ($self, $node, $database) = @_;
+	return $self->conninfo($node, $database) if $self->is_elsewhere($node);
 	return ('-h', $self->{nodes}{$node}, '-p', 5432, '-U', 'postgres', $database);
 }
 
@@ -381,7 +399,7 @@ sub program { my ($self, $name) = @_; return "$self->{bindir}/$name"; }
 sub connect_to
 {
 	my ($self, $node, $database) = @_;
-	my $dsn = 'dbi:Pg:' . join ';', split ' ', $self->conninfo($node, $database);
+	my $dsn = 'dbi:Pg:' . join ';', connection_words($self->conninfo($node, $database));
 	my $dbh = DBI->connect($dsn, '', '',
 		{ AutoCommit => 1, RaiseError => 1, PrintError => 0, PrintWarn => 0,
 			AutoInactiveDestroy => 1 });

@@ -4,12 +4,10 @@
 #	serial		pg_parallel_apply, workers = 0: all in one process
 #	ours		pg_parallel_apply with its default number of workers
 #	oursN		pg_parallel_apply with N workers, for example ours4
-#	pglogical	has its place here and is not written yet
+#	pglogical	the extension of that name: Bench::Pglogical
 #
 # All of them but pglogical apply a native subscription, so they differ in
-# settings only.  A contender that does not (pglogical) becomes a subclass with
-# its own unavailable, settings, create_subscription, drop_subscription, enable,
-# disable, is_running, leader_pid, counters and check_proof; nothing else knows
+# settings only.  Pglogical is a subclass that does otherwise; nothing else knows
 # what a subscription is made of.  The object has no connection of its own until
 # Bench::Contest gives it one ({dbh}, in {database}).
 
@@ -39,26 +37,49 @@ sub is_contender
 	  || ($name =~ /^ours([1-9]\d{0,2})$/ && $1 <= MAX_WORKERS);
 }
 
-# {workers}: undef where the setting is left alone.
+# {workers}: undef where the setting is left alone.  MORE, where one contender takes
+# part several times with other settings:
+#
+#	id			what tells it apart from the others of its name
+#	settings	its own, for ours
+#	record		fields of its records
 sub new
 {
-	my ($class, $name) = @_;
+	my ($class, $name, %more) = @_;
 	die "unknown contender \"$name\"\n" unless is_contender($name);
 	my ($workers) = $name =~ /^ours(\d+)$/;
 	$workers = 0 if $name eq 'serial';
+	if ($name eq 'pglogical')
+	{
+		require Bench::Pglogical;
+		$class = 'Bench::Pglogical';
+	}
 	return bless {
 		name    => $name,
+		id      => $name,
 		workers => $workers,
 		ours    => $name =~ /^(?:serial|ours\d*)$/ ? 1 : 0,
+		%more,
 	}, $class;
 }
 
-# Why this contender cannot run here, or nothing.  INSTALLED: our library is
-# there; PARALLEL: it knows pg_parallel_apply.workers.
+# Settings that a node of ours must start with, for the libraries that this contender
+# needs beside ours: (library => ..., ...).  PROFILE: of the contest.
+sub start_settings { my ($self, $node, $profile) = @_; return (); }
+
+# What the publisher needs for this contender before any slot is made, and the end of
+# it once all subscriptions are gone.
+sub prepare_publisher { my ($self, $contest) = @_; return; }
+sub restore_publisher { my ($self, $contest) = @_; return; }
+
+# DROP DATABASE waits on the subscriber: wake a process that does not see its signal.
+sub wake_up { my ($self, $dbh) = @_; return; }
+
+# Why this contender cannot run here, or nothing.  INSTALLED: our library is there;
+# PARALLEL: it knows pg_parallel_apply.workers.
 sub unavailable
 {
-	my ($self, $installed, $parallel) = @_;
-	return 'not written yet' if $self->{name} eq 'pglogical';
+	my ($self, $installed, $parallel, $contest) = @_;
 	return unless $self->{ours};
 	return 'pg_parallel_apply is not installed' unless $installed;
 	return 'the installed library has no setting pg_parallel_apply.workers: it is serial only'
@@ -78,17 +99,18 @@ sub settings
 	return (
 		'pg_parallel_apply.subscriptions' => "'*'",
 		(defined $self->{workers} && $parallel ? ('pg_parallel_apply.workers' => $self->{workers}) : ()),
-		%{ $extra // {} });
+		%{ $extra // {} }, %{ $self->{settings} // {} });
 }
 
-# A disabled subscription that starts here and now; OPTIONS as in WITH (...).
+# A disabled subscription that starts here and now; OPTIONS as in WITH (...), where
+# copy_data is off if they do not say so.
 sub create_subscription
 {
 	my ($self, $conninfo, $publication, %options) = @_;
-	my $with = join ', ', map { "$_ = $options{$_}" } sort keys %options;
-	$self->{dbh}->do("CREATE SUBSCRIPTION $self->{subscription} CONNECTION '$conninfo'"
-		  . " PUBLICATION $publication WITH (enabled = false, copy_data = false"
-		  . ($with ? ", $with" : '') . ")");
+	my %with = (enabled => 'false', copy_data => 'false', %options);
+	$self->{dbh}->do("CREATE SUBSCRIPTION $self->{subscription} CONNECTION "
+		  . $self->{dbh}->quote($conninfo) . " PUBLICATION $publication WITH ("
+		  . join(', ', map { "$_ = $with{$_}" } sort keys %with) . ')');
 	($self->{subid}) = $self->{dbh}->selectrow_array(
 		'SELECT oid FROM pg_subscription WHERE subname = ?', undef, $self->{subscription});
 	return;
@@ -144,7 +166,16 @@ sub apply_errors
 {
 	my ($self) = @_;
 	return ($self->{dbh}->selectrow_array(
-		'SELECT apply_error_count FROM pg_stat_subscription_stats WHERE subid = ?',
+		'SELECT apply_error_count + sync_error_count FROM pg_stat_subscription_stats WHERE subid = ?',
+		undef, $self->{subid}))[0];
+}
+
+# Tables whose initial copy is not finished.
+sub tables_to_copy
+{
+	my ($self) = @_;
+	return ($self->{dbh}->selectrow_array(
+		q{SELECT count(*) FROM pg_subscription_rel WHERE srsubid = ? AND srsubstate <> 'r'},
 		undef, $self->{subid}))[0];
 }
 

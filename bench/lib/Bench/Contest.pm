@@ -13,14 +13,20 @@ package Bench::Contest;
 use strict;
 use warnings;
 
+use DBD::Pg qw(:async);
 use JSON::PP;
-use List::Util qw(sum0);
 use Time::HiRes qw(sleep time);
 
 use Bench::Cluster qw(progress pg_config_path poll_until long_do);
-use Bench::Proc qw(cpu_seconds children_cpu exited_cpu memory_bytes disk_bytes_read);
+use Bench::Measure qw(drop_page_cache statistics walsender look_at_processes);
+use Bench::Proc qw(children_cpu exited_cpu);
+use Bench::Publisher;
 
-use constant SUBSCRIPTION => 'bench';
+use constant {
+	SUBSCRIPTION  => 'bench',
+	SPARE_SLOTS   => 20,         # of each node, beside one for each contender
+	WAKE_UP_EVERY => 0.5,        # seconds, while DROP DATABASE waits
+};
 
 my $PUBLICATION = 'bench';
 my $CEILING     = 'ceiling';
@@ -47,15 +53,20 @@ sub extension_installed
 #	contenders	=> [ Bench::Contender ... ]
 #	profile		=> { publisher => PLACE, subscriber => PLACE, ..._settings => {} }
 #	shared		=> one subscription for all
+#	foreign		=> contenders may have another kind of subscription (pglogical)
+#	elsewhere	=> the command can do with a publisher elsewhere (Bench::Publisher)
 sub new
 {
 	my ($class, %arg) = @_;
+	die "PUBLISHER: this benchmark needs a publisher of its own\n"
+	  if !$arg{elsewhere} && Bench::Publisher::elsewhere();
 	my $cluster = Bench::Cluster->new(places => $arg{places});
 	my $self = bless {
 		cluster   => $cluster,
 		installed => extension_installed(),
 		profile   => $arg{profile},
 		shared    => $arg{shared},
+		foreign   => $arg{foreign},
 	}, $class;
 	eval { $self->start($arg{contenders}); 1 } or do
 	{
@@ -70,35 +81,74 @@ sub new
 sub start
 {
 	my ($self, $wanted) = @_;
-	my ($cluster, $profile) = @$self{qw(cluster profile)};
-	$cluster->start_node('publisher', $profile->{publisher}, wal_level => 'logical',
-		%{ $profile->{publisher_settings} // {} });
-	$cluster->start_node('subscriber', $profile->{subscriber},
-		($self->{installed} ? (shared_preload_libraries => "'pg_parallel_apply'") : ()),
-		%{ $profile->{subscriber_settings} // {} });
+	my $cluster = $self->{cluster};
+	$self->{wanted} = $wanted;
+	$self->start_node($_) for 'publisher', 'subscriber';
 	$self->{subscriber} = $cluster->connect_to('subscriber', 'postgres');
 	($self->{parallel}) = $self->{subscriber}->selectrow_array(
 		q{SELECT 1 FROM pg_settings WHERE name = 'pg_parallel_apply.workers'});
+	$self->prepare_publisher;
 
 	for my $c (@$wanted)
 	{
-		my $reason = $c->unavailable(@$self{qw(installed parallel)});
+		my $reason = $c->unavailable(@$self{qw(installed parallel)}, $self);
 		if (defined $reason)
 		{
 			progress("contender $c->{name} is not available: $reason");
 			push @{ $self->{left_out} }, "$c->{name} ($reason)";
 			next;
 		}
-		$c->{database}     = $self->{shared} ? SUBSCRIPTION : "db_$c->{name}";
-		$c->{subscription} = $self->{shared} ? SUBSCRIPTION : "sub_$c->{name}";
+		$c->{database}     = $self->{shared} ? SUBSCRIPTION : "db_$c->{id}";
+		$c->{subscription} = $self->{shared} ? SUBSCRIPTION : "sub_$c->{id}";
+		$c->{conninfo}     = $cluster->conninfo('subscriber', $c->{database});
 		push @{ $self->{contenders} }, $c;
 	}
 	die "none of the contenders is available\n" unless $self->contenders;
+	return;
+}
 
-	my $publisher = $cluster->connect_to('publisher', 'postgres');
-	$publisher->do('CREATE DATABASE bench');
+# One node of ours, with what the contenders need; a publisher elsewhere is there.
+sub start_node
+{
+	my ($self, $name) = @_;
+	my ($cluster, $profile) = @$self{qw(cluster profile)};
+	my @wanted = @{ $self->{wanted} };
+	return if $cluster->is_elsewhere($name);
+	my @libraries = $self->{installed} && $name eq 'subscriber' ? 'pg_parallel_apply' : ();
+	my %settings = ($name eq 'publisher' ? (wal_level => 'logical') : ());
+	$settings{max_replication_slots} = $settings{max_wal_senders} = @wanted + SPARE_SLOTS
+	  if @wanted > SPARE_SLOTS;
+	for my $c ($self->{foreign} ? @wanted : ())
+	{
+		my %more = $c->start_settings($name, $profile);
+		push @libraries, delete $more{library} // ();
+		%settings = (%settings, %more);
+	}
+	$settings{shared_preload_libraries} = "'@{[join ', ', @libraries]}'" if @libraries;
+	%settings = (%settings, %{ $profile->{"${name}_settings"} // {} });
+	$cluster->start_node($name, $profile->{$name}, %settings);
+	return;
+}
+
+# The database and the publication.  Of a publisher elsewhere we may not be superuser;
+# then the publication names its tables once they are there.
+sub prepare_publisher
+{
+	my ($self) = @_;
+	my $cluster = $self->{cluster};
+	my $dbh = $cluster->connect_to('publisher', 'postgres');
+	if ($cluster->is_elsewhere('publisher'))
+	{
+		Bench::Publisher::create_database($dbh, $cluster->{dir});
+		@$self{qw(no_checkpoint no_schema)} = Bench::Publisher::denied($dbh);
+	}
+	else
+	{
+		$dbh->do('CREATE DATABASE bench');
+	}
 	$self->{publisher} = $cluster->connect_to('publisher', 'bench');
-	$self->{publisher}->do("CREATE PUBLICATION $PUBLICATION FOR ALL TABLES");
+	$self->{publisher}->do("CREATE PUBLICATION $PUBLICATION"
+		  . ($self->{no_schema} ? '' : ' FOR TABLES IN SCHEMA public'));
 	return;
 }
 
@@ -130,7 +180,8 @@ sub about
 	$self->{flush_us} //= $cluster->flush_us('disk') if $cluster->{place}{disk};
 	return (
 		($self->{flush_us} ? (disk_flush_us => $self->{flush_us}) : ()),
-		publisher_on  => $cluster->{device}{ $profile->{publisher} },
+		($cluster->is_elsewhere('publisher') ? Bench::Publisher::about($self->{publisher})
+			: (publisher_on => $cluster->{device}{ $profile->{publisher} })),
 		subscriber_on => $cluster->{device}{ $profile->{subscriber} },
 		profile       => $profile->{name});
 }
@@ -144,6 +195,9 @@ sub fill
 	my $first = $self->{shared} ? SUBSCRIPTION : $TEMPLATE;
 
 	$fill->('publisher', 'bench', $self->{publisher});
+	$self->publish_only(@{ $self->{publisher}->selectcol_arrayref(
+				q{SELECT format('%I', tablename) FROM pg_tables WHERE schemaname = 'public'}) })
+	  if $self->{no_schema};
 	$self->{subscriber}->do("CREATE DATABASE $first");
 	my $dbh = $cluster->connect_to('subscriber', $first);
 	$dbh->do('CREATE EXTENSION pg_parallel_apply') if $self->{installed};
@@ -160,8 +214,26 @@ sub fill
 		long_do($self->{subscriber}, "CREATE DATABASE $c->{database} TEMPLATE $first STRATEGY file_copy");
 		$c->{dbh} = $cluster->connect_to('subscriber', $c->{database});
 	}
-	$self->{subscriber}->do("DROP DATABASE $first");
+	$self->drop_database($first);
 	return;
+}
+
+# On the subscriber.  A library may have a process that must be woken for it.
+sub drop_database
+{
+	my ($self, $database) = @_;
+	my $dbh = $self->{subscriber};
+	my ($admin, $next) = (undef, time + WAKE_UP_EVERY);
+	$dbh->do("DROP DATABASE $database WITH (FORCE)", { pg_async => PG_ASYNC });
+	until ($dbh->pg_ready)
+	{
+		sleep(0.005);
+		next if time < $next;
+		$admin //= $self->{cluster}->connect_to('subscriber', 'postgres');
+		$_->wake_up($admin) for @{ $self->{wanted} };
+		$next = time + WAKE_UP_EVERY;
+	}
+	return $dbh->pg_result;
 }
 
 # Undo fill: TABLES are the publisher's.
@@ -174,7 +246,7 @@ sub empty
 	{
 		next if $gone{ $c->{database} }++;
 		(delete $c->{dbh})->disconnect;
-		$self->{subscriber}->do("DROP DATABASE $c->{database}");
+		$self->drop_database($c->{database});
 	}
 	return;
 }
@@ -183,8 +255,8 @@ sub empty
 sub create_subscriptions
 {
 	my ($self, %options) = @_;
-	my $conninfo = $self->{cluster}->conninfo('publisher', 'bench');
 	my $shared;
+	$_->prepare_publisher($self) for $self->contenders;
 	for my $c ($self->contenders)
 	{
 		if ($shared)
@@ -192,16 +264,33 @@ sub create_subscriptions
 			$c->{subid} = $shared->{subid};
 			next;
 		}
-		$c->create_subscription($conninfo, $PUBLICATION, %options);
+		$self->create_subscription($c, %options);
 		$shared = $c if $self->{shared};
 	}
+	return;
+}
+
+sub create_subscription
+{
+	my ($self, $c, %options) = @_;
+	$c->create_subscription($self->{cluster}->conninfo('publisher', 'bench'), $PUBLICATION, %options);
+	return;
+}
+
+# Publish these tables and no others.
+sub publish_only
+{
+	my ($self, @tables) = @_;
+	$self->{publisher}->do("DROP PUBLICATION $PUBLICATION");
+	$self->{publisher}->do("CREATE PUBLICATION $PUBLICATION FOR TABLE " . join ', ', @tables);
 	return;
 }
 
 sub drop_subscriptions
 {
 	my ($self) = @_;
-	$_->drop_subscription for $self->contenders;
+	$_->drop_subscription        for $self->contenders;
+	$_->restore_publisher($self) for $self->contenders;
 	return;
 }
 
@@ -237,7 +326,15 @@ sub tidy
 {
 	my ($self, $dbh) = @_;
 	long_do($dbh, 'VACUUM');
-	long_do($dbh, 'CHECKPOINT');
+	long_do($dbh, 'CHECKPOINT') unless $dbh == $self->{publisher} && $self->{no_checkpoint};
+	return;
+}
+
+# Somebody else's publisher may not allow it.
+sub checkpoint_publisher
+{
+	my ($self) = @_;
+	long_do($self->{publisher}, 'CHECKPOINT') unless $self->{no_checkpoint};
 	return;
 }
 
@@ -245,29 +342,11 @@ sub tidy
 sub run_ceiling
 {
 	my ($self, $program, $until) = @_;
-	$self->{publisher}->do('CHECKPOINT');
+	$self->checkpoint_publisher;
 	my $line = $self->{cluster}->run_client($program,
 		$self->{cluster}->conninfo('publisher', 'bench'),
 		$CEILING, $PUBLICATION, $until);
 	return decode_json($line);
-}
-
-# Empty the operating system's page cache of the subscriber's data, so that they
-# come from the disk again; says how.  Only what has been written can be dropped.
-sub drop_page_cache
-{
-	my ($self) = @_;
-	system('sync') == 0 or die "sync failed\n";
-	if (open my $out, '>', '/proc/sys/vm/drop_caches')
-	{
-		return 'drop_caches' if print($out "3\n") && close $out;
-	}
-
-	# Not root: ask file by file (dd does posix_fadvise DONTNEED).
-	my $dir = "$self->{cluster}{nodes}{subscriber}/base";
-	system("find '$dir' -type f -exec dd if='{}' iflag=nocache count=0 status=none ';'") == 0
-	  or die "cannot drop the page cache of $dir\n";
-	return 'fadvise';
 }
 
 # WAL position in bytes and next transaction id of the subscriber.
@@ -276,18 +355,6 @@ sub wal_and_xid
 	my ($dbh) = @_;
 	return $dbh->selectrow_array(q{
 		SELECT pg_current_wal_insert_lsn() - '0/0', pg_snapshot_xmax(pg_current_snapshot())});
-}
-
-# Statistics that processes report late: complete once they have ended.
-sub statistics
-{
-	my ($c) = @_;
-	$c->{dbh}->do('SELECT pg_stat_force_next_flush()');
-	my ($commits, $rollbacks, $fpi) = $c->{dbh}->selectrow_array(q{
-		SELECT xact_commit, xact_rollback, wal_fpi FROM pg_stat_database, pg_stat_wal
-		WHERE datname = current_database()});
-	my $count = $c->counters;
-	return { commits => $commits, rollbacks => $rollbacks, fpi => $fpi, count => $count };
 }
 
 # Make C the one that applies, with its settings and those of the workload.
@@ -303,6 +370,8 @@ sub choose
 #
 #	settings	of the workload, for ours
 #	cold		drop the page cache first
+#	work		where there is no backlog: called once the subscription is enabled;
+#				commits the changes and the marker, returns when the clock started
 #
 # local_commits are transaction ids used: exact, but for those rolled back for a
 # retry, which count too.  xact_commits and rollbacks are what pg_stat_database
@@ -316,27 +385,29 @@ sub run_drain
 	my $postmaster = $self->{cluster}->postmaster_pid('subscriber');
 
 	$self->tidy($dbh);
-	$self->{publisher}->do('CHECKPOINT');
+	$self->checkpoint_publisher;
 	my %run = (settings => $self->choose($c, $arg{settings}));
-	$run{cache_dropped_by} = $self->drop_page_cache if $arg{cold};
+	$run{cache_dropped_by} = drop_page_cache($self->{cluster}{nodes}{subscriber}) if $arg{cold};
 	my $before = statistics($c);
 	my ($wal_before, $xid_before) = wal_and_xid($dbh);
 	my $cpu_before = { exited => exited_cpu($postmaster), %{ children_cpu($postmaster) } };
 
 	my $start = time;
 	$c->enable;
+	$start = $arg{work}->() if $arg{work};
 	my ($end, $looks) = wait_for_marker($c, $marker, $start);
 
 	# The workers must still be alive here: a dead one has no /proc entry.
 	my $cpu_after = { exited => exited_cpu($postmaster), %{ children_cpu($postmaster) } };
-	my $sender    = $self->walsender($c);
+	my $sender =
+	  $self->{cluster}->is_elsewhere('publisher') ? undef : walsender($self->{publisher}, $c);
 	my ($wal_after, $xid_after) = wal_and_xid($dbh);
 	my $state = $c->counters->{state};
 	$run{seconds}               = $end - $start;
-	$run{start_seconds}         = $sender->{started} - $start;
-	$run{walsender_cpu_seconds} = $sender->{cpu};
+	$run{start_seconds}         = $sender->{started} - $start if $sender;
+	$run{walsender_cpu_seconds} = $sender->{cpu} if $sender;
 	$run{wal_bytes}             = $wal_after - $wal_before;
-	$self->look_at_processes($c, \%run, $cpu_before, $cpu_after);
+	look_at_processes($c, \%run, $cpu_before, $cpu_after);
 	$self->disable($c);
 
 	my $after = statistics($c);
@@ -378,54 +449,6 @@ sub wait_for_marker
 	}
 }
 
-sub walsender
-{
-	my ($self, $c) = @_;
-	my ($pid, $started) = $self->{publisher}->selectrow_array(q{
-		SELECT pid, extract(epoch FROM backend_start)
-		FROM pg_stat_replication WHERE application_name = ?}, undef, $c->{subscription});
-	my $cpu = defined $pid ? cpu_seconds($pid) : undef;
-	die "$c->{name}: the walsender is gone at the end of the drain\n" unless defined $cpu;
-	return { cpu => $cpu, started => $started };
-}
-
-# Into RUN: CPU seconds spent during the run by role, memory and disk reads of
-# the processes that apply.  "leader" is the subscription's own worker, "workers"
-# those of ours, "exited" what has ended during the run.  Client backends are the
-# benchmark's sessions and do not count.
-sub look_at_processes
-{
-	my ($self, $c, $run, $before, $after) = @_;
-	my $leader = $c->leader_pid;
-	die "$c->{name}: the apply worker is gone at the end of the drain\n"
-	  unless defined $leader && exists $after->{$leader};
-	die "$c->{name}: a restarted apply worker cannot be told from the first\n"
-	  if exists $before->{$leader};
-
-	my %cpu = (leader => 0, workers => 0, exited => $after->{exited} - $before->{exited});
-	my %worker = map { ($_ => 1) } grep { exists $after->{$_} } $c->worker_pids;
-	my $rows = $c->{dbh}->selectall_arrayref('SELECT pid, backend_type FROM pg_stat_activity');
-	for my $row (@$rows)
-	{
-		my ($pid, $role) = @$row;
-		next if $role eq 'client backend' || !exists $after->{$pid};
-		$role = 'leader'  if $pid == $leader;
-		$role = 'workers' if $worker{$pid};
-		$cpu{$role} += $after->{$pid} - ($before->{$pid} // 0);
-	}
-	$run->{cpu_seconds}        = \%cpu;
-	$run->{workers_seen}       = keys %worker;
-	$run->{worker_cpu_seconds} = [ map { $after->{$_} - ($before->{$_} // 0) } sort keys %worker ];
-	for my $pid ($leader, keys %worker)
-	{
-		my ($peak, $private) = memory_bytes($pid);
-		$run->{peak_memory_bytes}    += $peak;
-		$run->{private_memory_bytes} += $private;
-		$run->{disk_bytes_read}      += disk_bytes_read($pid);
-	}
-	return;
-}
-
 # Disable, and wait until all that applied and the walsender have left.
 sub disable
 {
@@ -440,13 +463,15 @@ sub disable
 	return;
 }
 
-# Rows and order-independent content hash of every published table.
+# Rows and order-independent content hash of every published table, or of those rows
+# that meet a condition: {table => SQL}.
 sub contents
 {
-	my ($self, $dbh) = @_;
+	my ($self, $dbh, $where) = @_;
 	return {
 		map { ($_ => join ' ', $dbh->selectrow_array(
-				"SELECT count(*), coalesce(sum(hashtextextended(t::text, 0)), 0) FROM $_ t")) }
+				"SELECT count(*), coalesce(sum(hashtextextended(t::text, 0)), 0) FROM $_ t"
+				  . ($where->{$_} ? " WHERE $where->{$_}" : ''))) }
 		  $self->published_tables
 	};
 }

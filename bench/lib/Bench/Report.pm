@@ -8,8 +8,8 @@ use warnings;
 use Exporter qw(import);
 use List::Util qw(uniq);
 
-our @EXPORT_OK = qw(median percentile drain_tables drain_targets sync_table sync_targets
-  latency_table latency_targets);
+our @EXPORT_OK = qw(median percentile spread middle markdown figures ratios drain_tables drain_targets
+  sync_table sync_targets latency_table latency_targets);
 
 # Targets on the 2-core machine: workload, contender, figure, whom to compare
 # with, limit.  The figures are those of the records.

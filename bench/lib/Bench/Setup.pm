@@ -19,9 +19,10 @@ use Bench::Contest;
 use Bench::Workload qw(is_workload default_workloads workload_names expand_alias);
 
 our @EXPORT_OK = qw(positive_number number_list choice build_reader check_server
-  new_results_file run_benchmark start_steps fewer_steps step measuring);
+  new_results_file run_benchmark start_steps fewer_steps step measuring load_average);
 
-# Our own start-up stays below this load average.
+# Our own start-up stays below this load average.  A command among others (bench/run)
+# is told by LOAD_AT_START what the load was before the first of them.
 my $BUSY = 1;
 
 # What an interrupted command ends with, as a shell would say it.
@@ -115,14 +116,17 @@ sub build_reader
 	return abs_path("$bench/../build/bench/bench_ceiling");
 }
 
-# A new file in results/: {path}, and {write} for one record, which adds what a
-# result must say to be compared with another one.
+# A new file in results/ or RESULTS_DIR: {path}, and {write} for one record, which
+# adds what a result must say to be compared with another one.  All checks come
+# before this: with CHECK_ONLY=1 the command ends here, and bench/run knows that it
+# can run.
 sub new_results_file
 {
 	my ($root, $kind) = @_;
-	my $dir = abs_path($root) . '/results';
+	exit 0 if $ENV{CHECK_ONLY};
+	my $dir = $ENV{RESULTS_DIR} // abs_path($root) . '/results';
 	mkdir $dir unless -d $dir;
-	my $file = "$dir/$kind-" . strftime('%Y%m%d-%H%M%S', localtime) . '.jsonl';
+	my $file = abs_path($dir) . "/$kind-" . strftime('%Y%m%d-%H%M%S', localtime) . '.jsonl';
 	open my $out, '>>', $file or die "$file: $!\n";
 	$out->autoflush(1);
 	my $machine = about_machine($root);
@@ -132,11 +136,28 @@ sub new_results_file
 		cores => $machine->{cores},
 		write => sub {
 			my (%record) = @_;
-			print $out $json->encode({ %$machine, time => strftime('%FT%TZ', gmtime), %record }), "\n"
-			  or die "$file: $!\n";
+			my %all = (%$machine, benchmark => $kind, time => strftime('%FT%TZ', gmtime), %record);
+			print $out $json->encode(\%all), "\n" or die "$file: $!\n";
 			return;
 		},
 	};
+}
+
+# Processor, memory and kernel, as one line.
+sub hardware
+{
+	my @parts;
+	for (['/proc/cpuinfo', qr/^model name\s*:\s*(.*\S)/m, '%s'],
+		['/proc/meminfo', qr/^MemTotal:\s*(\d+) kB/m, '%.0f MB'])
+	{
+		my ($file, $pattern, $format) = @$_;
+		open my $in, '<', $file or next;
+		local $/ = undef;
+		my ($found) = <$in> =~ $pattern or next;
+		push @parts, sprintf $format, $format eq '%s' ? $found : $found / 1024;
+	}
+	my ($system, undef, $release, undef, $architecture) = POSIX::uname();
+	return join ', ', @parts, "$system $release $architecture";
 }
 
 sub about_machine
@@ -147,7 +168,9 @@ sub about_machine
 	my $version = pg_config_path('--version');
 	chomp($cores, $commit);
 	my %machine = (cores => $cores + 0, commit => $commit, postgresql => $version,
-		load_at_start => load_average());
+		machine => hardware(),
+		load_at_start => $ENV{LOAD_AT_START} // load_average());
+	$machine{load_at_start} += 0;
 
 	# The commit is that of the tree; the library may be another one.
 	if (open my $library, '<:raw', pg_config_path('--pkglibdir') . '/pg_parallel_apply.so')

@@ -9,6 +9,10 @@
 # order: apply then waits for memory at every row.  "cold" is "wide" with a table
 # many times larger than shared_buffers, on disk.  syncK1 and syncK1g are K1 with
 # every commit flushed to disk, without and with group commit.
+#
+# Three kinds have a number: K<n> updates n rows per transaction, H<n> has n hot
+# counters, wide<n> has n secondary indexes ("wide" is wide5).  The number of
+# transactions follows from n so that a drain takes about as long whatever n is.
 
 package Bench::Workload;
 
@@ -19,7 +23,8 @@ use Exporter qw(import);
 
 use Bench::Cluster qw(long_do);
 
-our @EXPORT_OK = qw(workload is_workload workload_names default_workloads expand_alias profile CLIENTS);
+our @EXPORT_OK = qw(workload is_workload workload_names default_workloads expand_alias profile
+  CLIENTS);
 
 use constant CLIENTS => 8;
 
@@ -61,13 +66,18 @@ my %TABLE = (
 	wide   => q{CREATE TABLE wide (id int PRIMARY KEY, branch int, a int, b int, c int, d int,
 			balance int, filler char(84));
 		INSERT INTO wide SELECT i, i % 10, i, i * 7::bigint % :rows, i * 11::bigint % :rows, i % 1000, 0, ''
-			FROM generate_series(1, :rows) i;
-		CREATE INDEX ON wide (branch); CREATE INDEX ON wide (a); CREATE INDEX ON wide (b);
-		CREATE INDEX ON wide (c); CREATE INDEX ON wide (d)},
+			FROM generate_series(1, :rows) i},
 );
 
-# Bytes per row on disk, indexes included, for the check of free space.
-my %ROW_BYTES = (rows => 80, wide => 300);
+# The secondary indexes of the wide table, in the order in which wide<n> has them; the
+# first two are on the columns that are updated.
+my @INDEXES      = ('b', 'd', 'a', 'c', 'branch', 'c, a', 'a, c', 'branch, c');
+my $WIDE_INDEXES = 5;
+
+# Bytes per row on disk, for the check of free space: with the primary key, and with
+# each secondary index of the wide table.
+my %ROW_BYTES   = (rows => 80, wide => 170);
+my $INDEX_BYTES = 30;
 
 my $COUNT  = "\\set i :i + 1\n";
 my $INSERT = "\\set c random(1, 1000000)\nINSERT INTO events (c) VALUES (:c);\n";
@@ -76,7 +86,7 @@ my $INSERT = "\\set c random(1, 1000000)\nINSERT INTO events (c) VALUES (:c);\n"
 sub block_script
 {
 	my ($k, $rows, $scattered) = @_;
-	my $blocks = $rows / $k;
+	my $blocks = int($rows / $k);
 	my $turn   = ":client_id + @{[CLIENTS]} * (:i - 1)";
 	return
 		$COUNT
@@ -99,22 +109,55 @@ sub wide_update
 	  . "UPDATE wide SET b = :b, d = :d WHERE id = :id;\n";
 }
 
-# K1000 updates each of the rows once, so 400 transactions are its limit.
-my %K_TRANSACTIONS = (1 => 100_000, 10 => 30_000, 100 => 3_200, 1000 => 400);
+# The kinds of workload that have a number: its limits, and what it stands for.
+# What the constants say of the time of a transaction was seen with the built-in
+# worker: 740 parts and 260 for each row; 1000 and 200 for each index.  No block of
+# rows is updated twice at size 1.
+my %KIND = (
+	K    => [ 1, 10_000, sub { return k_workload($_[0]); } ],
+	H    => [ 1, $COUNTERS, sub { return h_workload($_[0]); } ],
+	wide => [ 0, scalar @INDEXES, sub { return wide_workload($_[0]); } ],
+);
 
 sub k_workload
 {
 	my ($k, %more) = @_;
 	return {
 		tables       => [qw(rows)],
-		transactions => $K_TRANSACTIONS{$k},
+		transactions => int(1e8 / (740 + 260 * $k)),
 		changes      => $k,
+		least_rows   => CLIENTS * $k,
 		scripts      => sub { return block_script($k, $_[0]); },
 		%more,
 	};
 }
 
-# The scripts are called with the number of rows.  {settings} are for ours only.
+sub h_workload
+{
+	my ($hot) = @_;
+	return {
+		tables       => [qw(counters events)],
+		transactions => 100_000,
+		changes      => 1,
+		scripts      => sub { return (point_update('counters', $hot), $INSERT); },
+	};
+}
+
+sub wide_workload
+{
+	my ($indexes, %more) = @_;
+	return {
+		tables       => [qw(wide)],
+		indexes      => $indexes,
+		transactions => int(1e8 / (1000 + 200 * $indexes)),
+		changes      => 1,
+		scripts      => sub { return wide_update($_[0]); },
+		%more,
+	};
+}
+
+# Those without a number.  The scripts are called with the number of rows.  {settings}
+# are for ours only.
 my %WORKLOAD = (
 	indep => {
 		tables       => [qw(rows events)],
@@ -147,21 +190,12 @@ my %WORKLOAD = (
 		changes      => 1,
 		scripts      => sub { return block_script(1, $_[0], 1); },
 	},
-	wide => {
-		tables       => [qw(wide)],
-		transactions => 50_000,
-		changes      => 1,
-		scripts      => sub { return wide_update($_[0]); },
-	},
-	cold => {
-		tables       => [qw(wide)],
+	wide => wide_workload($WIDE_INDEXES),
+	cold => wide_workload($WIDE_INDEXES,
 		rows         => $COLD_ROWS,
 		transactions => 10_000,
-		changes      => 1,
 		profile      => 'cold',
-		cold         => 1,
-		scripts      => sub { return wide_update($_[0]); },
-	},
+		cold         => 1),
 	syncK1 => k_workload(1,
 		transactions => 20_000,
 		profile      => 'sync',
@@ -170,25 +204,29 @@ my %WORKLOAD = (
 		transactions => 20_000,
 		profile      => 'sync',
 		settings     => { 'pg_parallel_apply.group_commit' => 'on' }),
-	(map { ("K$_" => k_workload($_)) } keys %K_TRANSACTIONS),
-	(   map {
-			my $hot = $_;
-			("H$hot" => {
-				tables       => [qw(counters events)],
-				transactions => 100_000,
-				changes      => 1,
-				scripts      => sub { return (point_update('counters', $hot), $INSERT); },
-			})
-		} qw(1 10 100 10000)
-	),
 );
 
-sub is_workload       { my ($name) = @_; return exists $WORKLOAD{$name}; }
+# What NAME stands for, or nothing.
+sub definition
+{
+	my ($name) = @_;
+	return $WORKLOAD{$name} if $WORKLOAD{$name};
+	my ($kind, $n) = $name =~ /^([A-Za-z]+)(0|[1-9]\d{0,8})$/ or return;
+	my ($min, $max, $make) = @{ $KIND{$kind} // return };
+	return $n < $min || $n > $max ? undef : $make->($n);
+}
+
+# (least, greatest) number of a kind
+sub limits { my ($kind) = @_; return @{ $KIND{$kind} }[ 0, 1 ]; }
+
+sub is_workload       { my ($name) = @_; return defined definition($name); }
 sub default_workloads { return @DEFAULT; }
 
 sub workload_names
 {
-	return join(' ', @W1, 'S1', @SYNC) . '; or ' . join ', ', sort keys %ALIAS;
+	return join(' ', @W1, 'S1', @SYNC)
+	  . join('', map { sprintf ' %s<%d..%d>', $_, limits($_) } sort keys %KIND)
+	  . '; or ' . join ', ', sort keys %ALIAS;
 }
 
 # The workloads that a name stands for: itself, or those of an alias.
@@ -206,33 +244,41 @@ sub profile
 sub workload
 {
 	my ($name, $size, $scale) = @_;
-	my $w = $WORKLOAD{$name}
-	  or die "unknown workload \"$name\"; there are: @{[workload_names()]}\n";
+	my $w = definition($name)
+	  // die "unknown workload \"$name\"; there are: @{[workload_names()]}\n";
 	my $per_client = int($w->{transactions} * $size / CLIENTS) || 1;
 
-	# Whole blocks for each K.
+	# Whole blocks for the K of WORKLOADS.md.
 	my $rows = int(($w->{rows} // $ROWS) * $scale / 1000) * 1000 || 1000;
+	die "$name needs $w->{least_rows} rows, SCALE=$scale makes $rows\n"
+	  if $rows < ($w->{least_rows} // 0);
 	return bless { profile => 'memory', %$w, name => $name, rows => $rows,
 		per_client => $per_client, transactions => $per_client * CLIENTS }, __PACKAGE__;
 }
 
-# Megabytes that the tables take once, and that the WAL of a backlog takes (an
-# update of the wide table rewrites seven pages, and all of them whole at first).
+# Megabytes that the tables take once.
 sub table_megabytes
 {
 	my ($self) = @_;
 	return 20 * $self->{scale} if $self->{scale};
 	my $bytes = 10e6;
-	$bytes += $self->{rows} * ($ROW_BYTES{$_} // 0) for @{ $self->{tables} };
+	$bytes += $self->{rows} * (($ROW_BYTES{$_} // 0) + $INDEX_BYTES * ($self->{indexes} // 0))
+	  for @{ $self->{tables} };
 	return int($bytes * 1.3 / 1e6);
 }
 
+# Megabytes of WAL that a backlog takes: the rows and index entries, and each page that
+# is changed, whole at the first time; a transaction changes few pages, but one for
+# each index.
 sub wal_megabytes
 {
 	my ($self) = @_;
-	my $first = $self->{tables}[0] eq 'wide' ? 50_000 : 1000;
-	my $bytes = $self->{transactions} * ($self->{changes} * 500 + $first);
-	return 200 + int($bytes / 1e6);
+	my $indexes = $self->{indexes} // 0;
+	my $whole   = $self->{transactions} * (1000 + 8192 * $indexes);
+	my $tables  = 1.5e6 * $self->table_megabytes;
+	$whole = $tables if $whole > $tables;
+	my $changes = $self->{transactions} * $self->{changes};
+	return 200 + int(($changes * (500 + 100 * $indexes) + $whole) / 1e6);
 }
 
 # Create and fill the tables in one database of one node.
@@ -247,6 +293,7 @@ sub create_tables
 	else
 	{
 		long_do($dbh, $TABLE{$_} =~ s/:rows\b/$self->{rows}/gr) for @{ $self->{tables} };
+		long_do($dbh, "CREATE INDEX ON wide ($_)") for @INDEXES[ 0 .. ($self->{indexes} // 0) - 1 ];
 	}
 	$dbh->do('CREATE TABLE marker (id int PRIMARY KEY)');
 	return;
