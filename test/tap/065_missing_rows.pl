@@ -44,6 +44,7 @@ my $base = 0;
 foreach my $guess ('table', 'none')
 {
 	next if !fault_setting($sub, 'debug_dependencies', $guess) && $guess ne 'table';
+	fault_warm_up($pub, $sub);
 	foreach my $table (@tables)
 	{
 		$base += 10;

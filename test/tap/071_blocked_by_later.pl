@@ -65,6 +65,7 @@ my $id = 0;
 foreach my $guess ('table', 'none')
 {
 	next if !fault_setting($sub, 'debug_dependencies', $guess) && $guess ne 'table';
+	fault_warm_up($pub, $sub);
 	foreach my $round (1 .. $rounds)
 	{
 		my $what = "$guess, $round";

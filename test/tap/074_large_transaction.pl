@@ -34,6 +34,7 @@ my $id = 0;
 foreach my $guess ('table', 'none')
 {
 	next if !fault_setting($sub, 'debug_dependencies', $guess) && $guess ne 'table';
+	fault_warm_up($pub, $sub);
 	foreach my $case ('behind a slow one', 'in a backlog', 'with a local lock')
 	{
 		my $what = "$guess, $case";

@@ -39,6 +39,7 @@ my $expected = 0;
 foreach my $guess ('table', 'none')
 {
 	next if !fault_setting($sub, 'debug_dependencies', $guess) && $guess ne 'table';
+	fault_warm_up($pub, $sub);
 	my $base = $guess eq 'table' ? 1_000_000 : 2_000_000;
 	foreach my $n (1 .. 3)
 	{

@@ -36,13 +36,7 @@ my $id = 0;
 foreach my $guess ('table', 'none')
 {
 	next if !fault_setting($sub, 'debug_dependencies', $guess) && $guess ne 'table';
-	if ($guess ne 'table')
-	{
-		# the leader reads it when it starts
-		ppa_disable($sub);
-		ppa_enable($sub);
-		fault_warm_up($pub, $sub);
-	}
+	fault_warm_up($pub, $sub);
 
 	# The first of three rows is moved as it is, the second is changed by the transaction at the gate, the third by a local
 	# session while somebody waits to move it.

@@ -19,7 +19,7 @@
 #   fault_no_workers($sub, $what)    TAP: the last of them has gone (at once: whoever waited for the leader has waited for them)
 #   fault_knows($sub, $setting)      does the server know pg_parallel_apply.$setting?
 #   fault_setting($sub, $setting, $value)  ALTER SYSTEM SET pg_parallel_apply.$setting and reload, or nothing and false if the
-#                                    server does not know it. value undef: RESET
+#                                    server does not know it. value undef: RESET. debug_dependencies: with a new leader
 #   fault_stats($sub, $name, @columns)  those of parallel_apply.stat_subscription that exist -> "column n, column n" for a note
 #   fault_gate($pub, $sub)           a published table whose updates take as long on the subscriber as they say
 #   fault_gate_sql($seconds)         such an update. Neither a trigger nor a lock: groups behind it can run ahead meanwhile
@@ -283,7 +283,21 @@ sub fault_setting
 	my ($sub, $setting, $value) = @_;
 	return 0 unless fault_knows($sub, $setting);
 	ppa_set($sub, "pg_parallel_apply.$setting", defined $value ? "'$value'" : undef);
+
+	# A leader keeps its dependency table as long as it has workers.
+	fault_new_leaders($sub) if $setting eq 'debug_dependencies';
 	return 1;
+}
+
+sub fault_new_leaders
+{
+	my ($sub) = @_;
+	foreach my $name (split /\n/, $sub->safe_psql('postgres', 'SELECT subname FROM pg_subscription WHERE subenabled'))
+	{
+		ppa_disable($sub, $name);
+		ppa_enable($sub, $name);
+	}
+	return;
 }
 
 sub fault_stats
