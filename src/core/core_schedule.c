@@ -298,7 +298,6 @@ ppa_schedule_change(PpaSchedule *s, const PpaScheduleChange *change)
 	Group	   *g = open_group(s);
 	uint64_t	wait_for = newest_writer(s, g->number, change);
 
-	g->changes++;
 	if (change->flags & (PPA_CHANGE_ALONE | PPA_CHANGE_TRIGGERS))
 		make_alone(s, g);
 	if (change->flags & PPA_CHANGE_TRIGGERS)

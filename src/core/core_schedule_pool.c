@@ -36,35 +36,37 @@ worker_of_dependency(const PpaSchedule *s, const Group *g)
 	return w;
 }
 
-/*
- * Changes that a worker could have done while it makes a commit durable.  A
- * flush takes as long as some dozens of small ones, a standby longer.
- */
-#define FLUSH_LOAD 64
-
+/* Whatever is in front of it is older than what a flushing worker waits for. */
 static uint64_t
-load_of(const Worker *w)
+free_after(const Worker *w)
 {
-	return w->changes + (w->flushing ? FLUSH_LOAD : 0);
+	return w->flushing ? UINT64_MAX : w->tail;
 }
 
-/* The least to do; of equals the one whose last group is the oldest. */
-static int
-least_loaded(const PpaSchedule *s)
+static bool
+is_idle(const Worker *w)
 {
-	int			best = NO_WORKER;
+	return w->groups == 0 && !w->flushing;
+}
 
-	for (uint32_t i = 0; i < s->config.workers; i++)
+/*
+ * The worker that is free first: commits are in order, so that is the one whose
+ * last group is the oldest, however much it has to do.  If its queue is full,
+ * nobody: a place with another one would only be left later.  And the groups of
+ * one worker would be consecutive then, of which all others wait for the last.
+ */
+static int
+first_free(const PpaSchedule *s)
+{
+	int			best = 0;
+
+	for (uint32_t i = 1; i < s->config.workers; i++)
 	{
-		const Worker *w = &s->workers[i];
-		const Worker *b = best == NO_WORKER ? NULL : &s->workers[best];
-
-		if (has_place(s, w) &&
-			(b == NULL || load_of(w) < load_of(b) ||
-			 (load_of(w) == load_of(b) && w->tail < b->tail)))
+		if (s->workers[i].state == WORKER_UP &&
+			free_after(&s->workers[i]) < free_after(&s->workers[best]))
 			best = (int) i;
 	}
-	return best;
+	return has_place(s, &s->workers[best]) ? best : NO_WORKER;
 }
 
 /* ---------- start ---------- */
@@ -95,14 +97,6 @@ start_one(PpaSchedule *s, uint64_t now)
 /* ---------- giving out ---------- */
 
 static void
-count_in(Worker *w, Group *g)
-{
-	g->load = g->changes + 1;
-	w->groups++;
-	w->changes += g->load;
-}
-
-static void
 give(PpaSchedule *s, Group *g, int worker)
 {
 	Worker	   *w = &s->workers[worker];
@@ -113,7 +107,7 @@ give(PpaSchedule *s, Group *g, int worker)
 	g->quiet_until = g->start_after;
 	s->given = g->number;
 	w->tail = g->number;
-	count_in(w, g);
+	w->groups++;
 	ppa_schedule_act(s, (PpaScheduleAction)
 					 {
 						 .type = PPA_ACTION_DISPATCH,.group = g->number,.worker = (uint32_t) worker,
@@ -149,8 +143,8 @@ ppa_schedule_place(PpaSchedule *s, uint64_t now)
 		w = worker_of_dependency(s, g);
 		if (w == NO_WORKER)
 		{
-			w = least_loaded(s);
-			if (w == NO_WORKER || load_of(&s->workers[w]) > 0)
+			w = first_free(s);
+			if (w == NO_WORKER || !is_idle(&s->workers[w]))
 				start_one(s, now);
 		}
 	}
@@ -165,7 +159,6 @@ ppa_schedule_take_from(PpaSchedule *s, Group *g, uint64_t now)
 	Worker	   *w = &s->workers[g->worker];
 
 	w->groups--;
-	w->changes -= g->load;
 	if (w->tail == g->number)
 		w->tail = 0;
 	if (w->groups == 0)
@@ -181,7 +174,7 @@ ppa_schedule_give_to_first(PpaSchedule *s, Group *g)
 	g->worker = 0;
 	g->moved = true;
 	s->stats.moved_groups++;
-	count_in(&s->workers[0], g);
+	s->workers[0].groups++;
 	ppa_schedule_act(s, (PpaScheduleAction)
 					 {
 						 .type = PPA_ACTION_MOVE,.group = g->number,.worker = 0,
@@ -213,7 +206,7 @@ shrink(PpaSchedule *s, uint64_t now)
 	{
 		Worker	   *w = &s->workers[i];
 
-		if (w->state != WORKER_UP || load_of(w) > 0 || now < w->idle_since + s->config.idle_us)
+		if (w->state != WORKER_UP || !is_idle(w) || now < w->idle_since + s->config.idle_us)
 			continue;
 		w->state = WORKER_STOPPING;
 		ppa_schedule_act(s, (PpaScheduleAction)

@@ -28,8 +28,6 @@ typedef struct Group
 {
 	uint64_t	number;
 	uint64_t	bytes;			/* of the stream */
-	uint64_t	changes;
-	uint64_t	load;			/* of them, counted in the worker's queue */
 	uint64_t	waits;			/* newest wait_for of its changes */
 	uint64_t	start_after;	/* as the worker was told, or is being told */
 	uint64_t	quiet_until;	/* surely no transaction open before committed >= this */
@@ -61,7 +59,6 @@ typedef struct Worker
 {
 	WorkerState state;
 	uint32_t	groups;			/* given and not committed */
-	uint64_t	changes;		/* in these */
 	uint64_t	tail;			/* last group given, besides moved ones */
 	uint64_t	idle_since;
 	bool		flushing;		/* makes a commit durable before it does anything else */

@@ -194,6 +194,27 @@ test_choice(void)
 	is_int(ppa_schedule_worker_of(s, 9), 2, "the worker of a group");
 }
 
+/* The first worker has a queue of its own before the second is there. */
+static void
+test_take_turns(void)
+{
+	PpaScheduleConfig config = ppa_schedule_defaults(2);
+
+	config.depth = 3;
+	begin(config);
+	group(1, 0);
+	EVENT(.type = PPA_EVENT_WORKER_STARTED,.worker = 0);
+	group(2, 0);
+	is_str(group(3, 0), "dispatch 3 w0 after 0", "there is no other worker");
+	EVENT(.type = PPA_EVENT_WORKER_STARTED,.worker = 1);
+	is_str(group(4, 0), "dispatch 4 w1 after 0", "the new worker has nothing to do");
+	is_str(group(5, 0), "stop-reading", "the first is done before the second, but full");
+	is_str(committed(1), "dispatch 5 w0 after 0, resume-reading", "so it gets the next group");
+	is_str(group(6, 0), "dispatch 6 w1 after 0", "they take turns");
+	is_str(group(7, 0), "stop-reading", "although there is a place left");
+	is_str(committed(3), "dispatch 7 w0 after 0, resume-reading", "still in turns");
+}
+
 static void
 test_alone(void)
 {
@@ -204,9 +225,9 @@ test_alone(void)
 		   "triggers: in the first worker, after all earlier");
 	is_str(group(3, 0), "dispatch 7 w2 after 6", "later ones begin after it");
 	is_str(group(9, PPA_CHANGE_ALONE), "dispatch 8 w1 after 7 alone", "alone: in any worker");
-	is_str(group(4, 0), "dispatch 9 w2 after 8", "later ones begin after the newest of them");
+	is_str(group(4, 0), "dispatch 9 w0 after 8", "later ones begin after the newest of them");
 	committed(8);
-	is_str(group(5, 0), "dispatch 10 w0 after 0", "when it has committed, they need not wait");
+	is_str(group(5, 0), "dispatch 10 w1 after 0", "when it has committed, they need not wait");
 }
 
 static void
@@ -411,6 +432,7 @@ main(void)
 {
 	test_pool();
 	test_choice();
+	test_take_turns();
 	test_alone();
 	test_victim();
 	test_failure();
