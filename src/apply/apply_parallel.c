@@ -86,7 +86,7 @@ tell_failed(PpaProcess *p, PpaHeldGroup *g, const ErrorData *edata, uint32 relat
 	if (event.reason == PPA_FAILED_TRIGGERS && p->pool->number != 0)
 	{
 		ppa_held_keep_relations(p, g);
-		ppa_held_drop(g);
+		ppa_held_drop(p, g);
 	}
 	ppa_event_write(&p->event, &event, edata);
 	(void) ppa_pool_tell(p->pool, p->event.data, p->event.len);
@@ -135,14 +135,26 @@ handle_error(PpaProcess *p, PpaHeldGroup *g)
 	FreeErrorData(edata);
 }
 
+/* An attempt that has begun at "begin" is over: what has it cost us? */
+static void
+count_work(PpaProcess *p, TimestampTz begin)
+{
+	TimestampTz work = GetCurrentTimestamp() - begin - p->slept;
+
+	pg_atomic_write_u64(&p->mine->busy_us, pg_atomic_read_u64(&p->mine->busy_us) + Max(work, 0));
+	pg_atomic_write_u64(&p->mine->attempts, pg_atomic_read_u64(&p->mine->attempts) + 1);
+}
+
 static void
 attempt(PpaProcess *p, PpaHeldGroup *g)
 {
 	bool		again = g->retries_seen > 0;
+	TimestampTz begin = GetCurrentTimestamp();
 
 	if (p->idle > 0)
 		pgstat_report_activity(STATE_RUNNING, NULL);
 	p->idle = 0;
+	p->slept = 0;
 	p->current = g;
 	p->w->alone = g->alone;
 	p->w->row_by_row = again;
@@ -172,6 +184,7 @@ attempt(PpaProcess *p, PpaHeldGroup *g)
 		handle_error(p, g);
 	}
 	PG_END_TRY();
+	count_work(p, begin);
 }
 
 /* ---------- the process ---------- */
@@ -286,6 +299,7 @@ prepare(PpaProcess *p, Datum main_arg)
 		proc_exit(0);
 	p->idle = 1;				/* for pg_stat_activity it is */
 	p->shared = p->pool->shared;
+	p->groups = palloc0(sizeof(PpaHeldGroup) * p->shared->ngroups);
 	p->mine = p->pool->mine;
 	connect_to_database(p->shared);
 	MemoryContextSwitchTo(p->cxt);

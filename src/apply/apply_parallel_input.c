@@ -21,7 +21,7 @@
 static PpaHeldGroup *
 find_group(PpaProcess *p, uint64 number)
 {
-	for (int i = 0; i < PPA_MAX_HELD; i++)
+	for (uint32 i = 0; i < p->groups_end; i++)
 	{
 		if (p->groups[i].number == number)
 			return &p->groups[i];
@@ -35,7 +35,7 @@ ppa_held_lowest(PpaProcess *p)
 {
 	PpaHeldGroup *lowest = NULL;
 
-	for (int i = 0; i < PPA_MAX_HELD; i++)
+	for (uint32 i = 0; i < p->groups_end; i++)
 	{
 		PpaHeldGroup *g = &p->groups[i];
 
@@ -46,16 +46,31 @@ ppa_held_lowest(PpaProcess *p)
 }
 
 void
-ppa_held_drop(PpaHeldGroup *g)
+ppa_held_drop(PpaProcess *p, PpaHeldGroup *g)
 {
 	ppa_batch_reset(g->batch);
 	g->number = 0;
+	while (p->groups_end > 0 && p->groups[p->groups_end - 1].number == 0)
+		p->groups_end--;
+}
+
+/* The first free place, so that buffers are used again. */
+static PpaHeldGroup *
+free_place(PpaProcess *p)
+{
+	for (uint32 i = 0; i < p->groups_end; i++)
+	{
+		if (p->groups[i].number == 0)
+			return &p->groups[i];
+	}
+	Assert(p->groups_end < p->shared->ngroups);
+	return &p->groups[p->groups_end++];
 }
 
 static PpaHeldGroup *
 enter_group(PpaProcess *p, const PpaQueueHeader *header)
 {
-	PpaHeldGroup *g = find_group(p, 0);
+	PpaHeldGroup *g = free_place(p);
 	PpaBatch   *batch = g->batch;
 
 	if (batch == NULL)

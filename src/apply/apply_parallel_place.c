@@ -74,6 +74,16 @@ ppa_place_obey_slow(PpaProcess *p, uint32 seq)
 
 /* ---------- waiting ---------- */
 
+/* Such waits are no work of the group's. */
+static void
+sleep_until(PpaProcess *p, uint64 threshold)
+{
+	TimestampTz begin = GetCurrentTimestamp();
+
+	ppa_turn_sleep(p->shared, &p->mine->waits_for, threshold, -1);
+	p->slept += GetCurrentTimestamp() - begin;
+}
+
 void
 ppa_place_wait(PpaProcess *p, uint64 threshold, PpaWorkerWait reason)
 {
@@ -82,7 +92,7 @@ ppa_place_wait(PpaProcess *p, uint64 threshold, PpaWorkerWait reason)
 		ppa_place_obey_inside(p);
 		CHECK_FOR_INTERRUPTS();
 		ppa_report_worker_wait(p->report, reason, threshold);
-		ppa_turn_sleep(p->shared, &p->mine->waits_for, threshold, -1);
+		sleep_until(p, threshold);
 	}
 	/* what was written before the counter moved is to be seen */
 	pg_read_barrier();
@@ -106,7 +116,7 @@ ppa_place_wait_input(PpaProcess *p)
 		ppa_place_obey_inside(p);
 		CHECK_FOR_INTERRUPTS();
 		ppa_report_worker_wait(p->report, PPA_WAIT_QUEUE, 0);
-		ppa_turn_sleep(p->shared, &p->mine->waits_for, 0, -1);
+		sleep_until(p, 0);
 	}
 	ppa_report_worker_state(p->report, PPA_WORKER_EXECUTING);
 	ppa_order_resume(p->w);

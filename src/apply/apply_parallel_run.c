@@ -137,7 +137,7 @@ publish(PpaProcess *p, PpaHeldGroup *g, const PpaMember *last, XLogRecPtr local_
 		pg_atomic_write_u64(&p->mine->durable, number);
 	if (!at_once || is_slow_to_flush())
 		ppa_turn_tell_leader(p->shared, number);
-	ppa_held_drop(g);
+	ppa_held_drop(p, g);
 	p->current = NULL;
 	ppa_local_committed(p->w);
 	ppa_report_worker_group(p->report, 0);

@@ -24,9 +24,6 @@
 /* Thrown where the group has to give way to an earlier one, or all is to end. */
 #define PPA_ERRCODE_GIVE_WAY MAKE_SQLSTATE('X', 'P', 'A', '0', '2')
 
-/* Groups that a worker may have: those of its queue, and moved ones. */
-#define PPA_MAX_HELD 16
-
 /* A group that this worker was given. */
 typedef struct PpaHeldGroup
 {
@@ -53,9 +50,11 @@ typedef struct PpaProcess
 	PpaWorker  *w;
 	PpaWorkerSlot *report;
 	StringInfoData event;
-	PpaHeldGroup groups[PPA_MAX_HELD]; /* number 0: free */
+	PpaHeldGroup *groups;		/* as many as can be in flight; number 0: free */
+	uint32		groups_end;		/* all behind are free */
 	PpaHeldGroup *current;		/* the one being executed */
 	bool		turn_waited;	/* it was executed before its turn */
+	TimestampTz slept;			/* microseconds in which it waited for other groups, or for input */
 	int			idle;			/* steps of waiting for a group; see wait_for_group() */
 	int			owed_groups;	/* committed and not flushed, where the subscription wants it ... */
 	XLogRecPtr	owed_lsn;		/* ... up to here */
@@ -72,7 +71,7 @@ extern void ppa_process_reload(PpaProcess *p);
 /* The group with the lowest number, or NULL. */
 extern PpaHeldGroup *ppa_held_lowest(PpaProcess *p);
 
-extern void ppa_held_drop(PpaHeldGroup *g);
+extern void ppa_held_drop(PpaProcess *p, PpaHeldGroup *g);
 
 /* Read what is there.  Returns whether there was something. */
 extern bool ppa_held_read(PpaProcess *p);

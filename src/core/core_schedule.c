@@ -18,7 +18,8 @@
 uint32_t
 ppa_schedule_window(const PpaScheduleConfig *config)
 {
-	uint32_t	wanted = config->workers * config->depth + SPARE_GROUPS;
+	uint32_t	queue = config->run > config->depth ? config->run : config->depth;
+	uint32_t	wanted = config->workers * queue + SPARE_GROUPS;
 	uint32_t	size = 4;
 
 	while (size < wanted)
@@ -39,6 +40,9 @@ ppa_schedule_defaults(uint32_t workers)
 	{
 		.workers = workers,
 			.depth = 4,
+			/* To hand on the turn to a process that sleeps takes 20 to 50 us. */
+			.run = 32,
+			.run_us = 1000,
 			/* Four groups of 100 with up to five keys a change, half full; stays in the cache. */
 			.deps_entries = workers * 4096,
 			.deps_mode = PPA_DEPS_TABLE,
@@ -179,7 +183,7 @@ check_invariants(const PpaSchedule *s)
 	for (uint32_t w = 0; w < s->config.workers; w++)
 	{
 		ppa_assert(groups[w] == s->workers[w].groups);
-		ppa_assert(groups[w] - moved[w] <= s->config.depth);	/* S4 */
+		ppa_assert(groups[w] - moved[w] <= max_u64(s->config.depth, s->config.run));	/* S4 */
 	}
 }
 #else
@@ -380,6 +384,8 @@ ppa_schedule_step(PpaSchedule *s, const PpaScheduleEvent *event)
 	switch (event->type)
 	{
 		case PPA_EVENT_COMMITTED:
+			if (event->pace_us != 0)
+				s->pace_us = event->pace_us;
 			if (event->group > s->committed)
 				retire(s, event->group, event->now);
 			break;

@@ -55,7 +55,7 @@
  * S2	A group is with one worker at a time; it gets another one only after the
  *		first has dropped it alive, never after a worker died.
  * S3	wait_for < its group, start_after < its group: nobody waits for a later one.
- * S4	A worker has at most "depth" groups besides those moved to it, and gets
+ * S4	A worker has at most "depth", or "run", groups besides those moved to it, and gets
  *		groups (again besides those) in ascending order.
  * S5	A group that must be alone (fires triggers, is larger than what is kept,
  *		is tried for a verdict, or waited too long at the head of line) has
@@ -95,6 +95,8 @@ typedef struct PpaScheduleConfig
 {
 	uint32_t	workers;		/* wanted: 1 .. PPA_SCHEDULE_MAX_WORKERS */
 	uint32_t	depth;			/* groups a worker has, with the one it executes */
+	uint32_t	run;			/* the same, where short groups follow each other, ... */
+	uint64_t	run_us;			/* ... which together are no more work than this */
 	uint32_t	deps_entries;
 	PpaDepsMode deps_mode;
 	uint64_t	retain_bytes;	/* kept of one group for a retry */
@@ -170,6 +172,7 @@ typedef struct PpaScheduleEvent
 	uint64_t	by;
 	uint64_t	start_after;
 	uint64_t	progress;
+	uint64_t	pace_us;		/* COMMITTED: work of a worker for a group, mean; 0: no news */
 	uint32_t	worker;
 	uint32_t	relation;
 	PpaFailure	reason;

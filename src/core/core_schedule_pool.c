@@ -69,6 +69,25 @@ first_free(const PpaSchedule *s)
 	return has_place(s, &s->workers[best]) ? best : NO_WORKER;
 }
 
+/* So many groups a run has at least; fewer and longer ones are worth a worker each. */
+#define SHORTEST_RUN 8
+
+/*
+ * While groups are short, several in a row go to one worker: handing on the
+ * turn to another process after each would cost more than the group does.
+ */
+static int
+worker_of_run(const PpaSchedule *s, const Group *g)
+{
+	const Worker *w = &s->workers[s->run_worker];
+
+	bool		is_short = s->pace_us != 0 && s->pace_us <= s->config.run_us / SHORTEST_RUN;
+	bool		goes_on = w->tail == g->number - 1 && s->pace_us <= s->run_left;
+
+	return is_short && goes_on && w->state == WORKER_UP && !w->flushing &&
+		w->groups < s->config.run ? s->run_worker : NO_WORKER;
+}
+
 /* ---------- start ---------- */
 
 static void
@@ -101,8 +120,12 @@ give(PpaSchedule *s, Group *g, int worker)
 {
 	Worker	   *w = &s->workers[worker];
 
-	ppa_assert(g->worker == NO_WORKER && s->given == g->number - 1 && has_place(s, w));
-	ppa_assert(w->tail < g->number);	/* S4 */
+	ppa_assert(g->worker == NO_WORKER && s->given == g->number - 1);
+	ppa_assert(w->state == WORKER_UP && w->tail < g->number);	/* S4 */
+	if (w->tail != g->number - 1)
+		s->run_left = s->config.run_us;
+	s->run_left -= min_u64(s->run_left, s->pace_us);
+	s->run_worker = worker;
 	g->worker = worker;
 	g->quiet_until = g->start_after;
 	s->given = g->number;
@@ -141,6 +164,8 @@ ppa_schedule_place(PpaSchedule *s, uint64_t now)
 	else
 	{
 		w = worker_of_dependency(s, g);
+		if (w == NO_WORKER)
+			w = worker_of_run(s, g);
 		if (w == NO_WORKER)
 		{
 			w = first_free(s);

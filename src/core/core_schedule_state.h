@@ -75,6 +75,9 @@ struct PpaSchedule
 	uint64_t	committed;
 	uint64_t	last;
 	uint64_t	given;			/* last one given out */
+	int			run_worker;		/* that was given the last group ... */
+	uint64_t	run_left;		/* ... and microseconds that its run may still grow by */
+	uint64_t	pace_us;		/* 0: not known yet */
 	uint64_t	floor;			/* newest group after which all later ones start */
 	uint64_t	kept_bytes;
 	bool		reading;

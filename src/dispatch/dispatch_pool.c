@@ -69,6 +69,8 @@ init_worker(PpaSharedWorker *worker)
 	pg_atomic_init_u64(&worker->waits_for, 0);
 	pg_atomic_init_u64(&worker->running, 0);
 	pg_atomic_init_u64(&worker->progress, 0);
+	pg_atomic_init_u64(&worker->busy_us, 0);
+	pg_atomic_init_u64(&worker->attempts, 0);
 	pg_atomic_init_u64(&worker->durable, 0);
 	pg_atomic_init_u32(&worker->abort_seq, 0);
 	pg_atomic_init_u32(&worker->abort_ack, 0);

@@ -33,6 +33,9 @@
 /* How often we look whether the workers are alive. */
 #define POOL_INTERVAL_MS 50
 
+/* How often we ask what a group costs. */
+#define PACE_GROUPS 16
+
 /* Longest sleep while reading is stopped; the pool is looked after then. */
 #define WAIT_MS 1000
 
@@ -128,6 +131,30 @@ tell_flushing(PpaLeader *l)
 	}
 }
 
+/* What a group costs a worker, from time to time; 0: no news. */
+static uint64
+measure_pace(PpaParallel *p)
+{
+	uint64		busy = 0;
+	uint64		attempts = 0;
+	uint64		pace = 0;
+
+	if (p->committed < p->pace_at)
+		return 0;
+	p->pace_at = p->committed + PACE_GROUPS;
+	for (int i = 0; i < p->pool->nworkers; i++)
+	{
+		busy += pg_atomic_read_u64(&p->shared->workers[i].busy_us);
+		attempts += pg_atomic_read_u64(&p->shared->workers[i].attempts);
+	}
+	/* less than before: a worker has been given back */
+	if (attempts > p->pace_attempts && busy >= p->pace_busy)
+		pace = Max(1, (busy - p->pace_busy) / (attempts - p->pace_attempts));
+	p->pace_busy = busy;
+	p->pace_attempts = attempts;
+	return pace;
+}
+
 void
 ppa_parallel_note_commits(PpaLeader *l)
 {
@@ -146,6 +173,7 @@ ppa_parallel_note_commits(PpaLeader *l)
 	settle_undurable(l);
 	tell_flushing(l);
 	event.now = ppa_parallel_now();
+	event.pace_us = measure_pace(p);
 	ppa_schedule_step(p->schedule, &event);
 	ppa_parallel_act(l);
 }

@@ -91,6 +91,9 @@ struct PpaParallel
 	int			nspare;
 	PpaAbort   *aborts;
 	int			naborts;		/* places */
+	uint64		pace_at;		/* with this group the pace is measured anew */
+	uint64		pace_busy;		/* the workers' sums, when it was measured */
+	uint64		pace_attempts;
 	int			nflushing;		/* workers that the scheduler believes to be flushing */
 	slist_head	undurable;		/* oldest first */
 	slist_node *last_undurable;

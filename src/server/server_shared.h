@@ -51,6 +51,8 @@ typedef struct PpaSharedWorker
 	pg_atomic_uint64 waits_for; /* wake it when this has committed; 0: it does not wait */
 	pg_atomic_uint64 running;	/* group whose local transaction is open; 0: none */
 	pg_atomic_uint64 progress;	/* moves with every change */
+	pg_atomic_uint64 busy_us;	/* what it has spent on its groups, but for waits for others ... */
+	pg_atomic_uint64 attempts;	/* ... and how many there were */
 	pg_atomic_uint64 durable;	/* its groups up to this are as durable as the subscription
 								 * asks for */
 	pg_atomic_uint32 abort_seq; /* the leader has raised a start_after of its groups ... */

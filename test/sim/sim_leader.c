@@ -368,7 +368,9 @@ read_counter(Sim *sim)
 {
 	step(sim, (PpaScheduleEvent)
 		 {
-			 .type = PPA_EVENT_COMMITTED,.group = sim->published
+			 .type = PPA_EVENT_COMMITTED,.group = sim->published,
+				 /* only a hint, which may be wrong */
+				 .pace_us = rng_below(&sim->rng, 100)
 		 });
 }
 

@@ -39,6 +39,8 @@ settings_from_seed(Sim *sim)
 
 	*core = ppa_schedule_defaults((uint32_t) PICK(rng, 1, 2, 3, 4, 4, 8, 16));
 	core->depth = (uint32_t) PICK(rng, 1, 2, 2, 4, 8);
+	core->run = (uint32_t) PICK(rng, 1, 4, 16);
+	core->run_us = (uint64_t) PICK(rng, 50, 200, 1000);
 	core->deps_entries = (uint32_t) PICK(rng, 16, 32, 64, 1024, 65536);
 	/* The wrong guesses are part of every run. */
 	core->deps_mode = (PpaDepsMode) PICK(rng, PPA_DEPS_TABLE, PPA_DEPS_TABLE, PPA_DEPS_TABLE,

@@ -314,8 +314,8 @@ sleep_for_lock(Sim *sim, int w)
 		worker->lock_since = sim->now;
 		worker->seen_blocker = 0;
 		post(sim, EV_HEAD_CHECK, VISIBLE_BLOCK_US, w, worker->progress);
+		post(sim, EV_DEADLOCK_CHECK, DEADLOCK_US, w, worker->progress);
 	}
-	post(sim, EV_DEADLOCK_CHECK, DEADLOCK_US, w, worker->progress);
 }
 
 static void
@@ -599,9 +599,9 @@ deadlock_check(Sim *sim, int w, uint64_t progress)
 	int			x = sim->world.xacts[w].waits_for;
 	int			local = NOBODY;
 
-	if (sim->workers[w].phase != W_LOCK || sim->workers[w].progress != progress)
+	if (sim->workers[w].progress != progress)
 		return;
-	for (int hops = 0; x != NOBODY && hops < MAX_XACTS; hops++)
+	for (int hops = 0; sim->workers[w].phase == W_LOCK && x != NOBODY && hops < MAX_XACTS; hops++)
 	{
 		if (x == w && local == NOBODY)
 		{

@@ -112,20 +112,26 @@ blocked(uint64_t number, uint64_t by)
 	return EVENT(.type = PPA_EVENT_HEAD_BLOCKED,.group = number,.by = by);
 }
 
-/* "n" workers up, with "groups" empty groups committed on the way. */
+/* All workers up; a group each has been committed on the way. */
+static void
+begin_with(PpaScheduleConfig config)
+{
+	begin(config);
+	for (uint32_t i = 0; i < config.workers; i++)
+	{
+		group(1000 + i, 0);
+		EVENT(.type = PPA_EVENT_WORKER_STARTED,.worker = i);
+	}
+	committed(config.workers);
+}
+
 static void
 begin_with_workers(uint32_t n, uint32_t depth)
 {
 	PpaScheduleConfig config = ppa_schedule_defaults(n);
 
 	config.depth = depth;
-	begin(config);
-	for (uint32_t i = 0; i < n; i++)
-	{
-		group(1000 + i, 0);
-		EVENT(.type = PPA_EVENT_WORKER_STARTED,.worker = i);
-	}
-	committed(n);
+	begin_with(config);
 }
 
 static void
@@ -213,6 +219,28 @@ test_take_turns(void)
 	is_str(group(6, 0), "dispatch 6 w1 after 0", "they take turns");
 	is_str(group(7, 0), "stop-reading", "although there is a place left");
 	is_str(committed(3), "dispatch 7 w0 after 0, resume-reading", "still in turns");
+}
+
+/* Groups that are short follow each other in one worker. */
+static void
+test_runs(void)
+{
+	PpaScheduleConfig config = ppa_schedule_defaults(2);
+
+	config.depth = 1;
+	config.run_us = 800;
+	begin_with(config);
+	EVENT(.type = PPA_EVENT_COMMITTED,.group = 2,.pace_us = 100);
+	is_str(group(1, 0), "dispatch 3 w0 after 0", "a run begins");
+	is_str(group(2, 0), "dispatch 4 w0 after 0", "and goes on, although the queue is full");
+	for (uint64_t key = 3; key <= 8; key++)
+		group(key, 0);
+	is_int(ppa_schedule_worker_of(s, 10), 0, "it does so ...");
+	is_str(group(9, 0), "dispatch 11 w1 after 0", "until it is long enough");
+	is_str(group(10, 0), "dispatch 12 w1 after 0", "the next one is with another worker");
+	EVENT(.type = PPA_EVENT_COMMITTED,.group = 12,.pace_us = 101);
+	is_str(group(11, 0), "dispatch 13 w0 after 0", "groups are not short any more");
+	is_str(group(12, 0), "dispatch 14 w1 after 0", "each has a worker of its own");
 }
 
 static void
@@ -433,6 +461,7 @@ main(void)
 	test_pool();
 	test_choice();
 	test_take_turns();
+	test_runs();
 	test_alone();
 	test_victim();
 	test_failure();
