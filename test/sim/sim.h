@@ -29,7 +29,7 @@
 #include "sim_world.h"
 
 #define MAX_LOCALS 8
-#define RING 1024				/* groups remembered; more than are in flight */
+#define RING 4096				/* groups remembered; more than are in flight */
 #define SECOND UINT64_C(1000000)
 
 /* ---------- random numbers ---------- */
@@ -110,6 +110,7 @@ typedef struct Settings
 	int			stops;			/* DISABLE and ENABLE again */
 	uint32_t	refused_percent;	/* starts of workers that are refused */
 	bool		unique_keys;	/* the leader knows the local unique indexes */
+	uint64_t	pace_us;		/* what-if: what the workers say that a group costs them */
 	bool		exact;			/* what-if: costs as they are, no checks of rows */
 } Settings;
 

@@ -370,7 +370,7 @@ read_counter(Sim *sim)
 		 {
 			 .type = PPA_EVENT_COMMITTED,.group = sim->published,
 				 /* only a hint, which may be wrong */
-				 .pace_us = rng_below(&sim->rng, 100)
+				 .pace_us = sim->set.exact ? sim->set.pace_us : rng_below(&sim->rng, 100)
 		 });
 }
 

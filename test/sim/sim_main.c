@@ -166,7 +166,7 @@ flushing(Sim *sim)
 {
 	uint32_t	w = (uint32_t) rng_below(&sim->rng, sim->set.core.workers);
 
-	if (sim->workers[w].phase == W_DOWN || sim->workers[w].phase == W_STARTING)
+	if (sim->set.exact || sim->workers[w].phase == W_DOWN || sim->workers[w].phase == W_STARTING)
 		return;
 	leader_hear(sim, (PpaScheduleEvent)
 				{

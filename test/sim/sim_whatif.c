@@ -80,6 +80,7 @@ run(const Costs *costs, bool hot, uint32_t workers, uint32_t group, PpaScheduleS
 	sim->set.core.watch_us *= UNIT;
 	sim->set.core.watch_max_us *= UNIT;
 	sim->set.core.backstop_us *= UNIT;
+	sim->set.core.run_us *= UNIT;
 	sim->set.rules = (PpaGroupRules)
 	{
 		.grouping = group > 1,.max_transactions = group,.max_bytes = 1 << 16
@@ -87,6 +88,7 @@ run(const Costs *costs, bool hot, uint32_t workers, uint32_t group, PpaScheduleS
 	sim->set.leader_us = (uint64_t) (costs->leader_us * UNIT);
 	sim->set.worker_us = (uint64_t) (costs->worker_us * UNIT);
 	sim->set.commit_us = (uint64_t) (costs->commit_us * UNIT);
+	sim->set.pace_us = group * sim->set.worker_us + sim->set.commit_us;
 	sim->set.publish_us = UNIT / 10;
 	sim->set.latency_us = WAKE_US * UNIT;
 	make_load(sim, hot);
