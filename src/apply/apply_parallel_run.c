@@ -122,7 +122,7 @@ static void
 publish(PpaProcess *p, PpaHeldGroup *g, const PpaMember *last, XLogRecPtr local_lsn)
 {
 	uint64		number = g->number;
-	bool		at_once = p->shared->flush_at_once || ppa_subscription_wants_standbys();
+	bool		at_once = ppa_subscription_flushes_at_once(p->shared);
 
 	ppa_report_worker_committed(p->report);
 	if (p->turn_waited && p->w->slot != NULL)

@@ -40,7 +40,7 @@ ppa_schedule_defaults(uint32_t workers)
 	{
 		.workers = workers,
 			.depth = 4,
-			/* To hand on the turn to a process that sleeps takes 20 to 50 us. */
+			/* A group of one change costs a worker 65 us if each is handed on, 30 in runs (CPU). */
 			.run = 32,
 			.run_us = 1000,
 			/* Four groups of 100 with up to five keys a change, half full; stays in the cache. */

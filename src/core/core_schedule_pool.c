@@ -36,7 +36,7 @@ worker_of_dependency(const PpaSchedule *s, const Group *g)
 	return w;
 }
 
-/* Whatever is in front of it is older than what a flushing worker waits for. */
+/* The group that has to commit before; last comes who flushes, for nobody knows how long. */
 static uint64_t
 free_after(const Worker *w)
 {
@@ -80,7 +80,6 @@ static int
 worker_of_run(const PpaSchedule *s, const Group *g)
 {
 	const Worker *w = &s->workers[s->run_worker];
-
 	bool		is_short = s->pace_us != 0 && s->pace_us <= s->config.run_us / SHORTEST_RUN;
 	bool		goes_on = w->tail == g->number - 1 && s->pace_us <= s->run_left;
 

@@ -108,17 +108,18 @@ retire_group(PpaLeader *l, PpaOutGroup *g)
 /*
  * Who makes a commit durable has time for no other group.  Told before the
  * commit itself, which could be followed by the next group for that worker.
+ * Returns whether there was news.
  */
-static void
-tell_flushing(PpaLeader *l)
+static bool
+tell_flushing(PpaParallel *p, uint64 now)
 {
-	PpaParallel *p = l->parallel;
-	bool		at_once = p->shared->flush_at_once || ppa_subscription_wants_standbys();
+	bool		at_once = ppa_subscription_flushes_at_once(p->shared);
+	bool		told = false;
 
 	for (int i = 0; i < p->pool->nworkers; i++)
 	{
 		PpaPoolWorker *worker = &p->pool->workers[i];
-		PpaScheduleEvent event = {.type = PPA_EVENT_WORKER_FLUSHING,.worker = i};
+		PpaScheduleEvent event = {.type = PPA_EVENT_WORKER_FLUSHING,.worker = i,.now = now};
 
 		event.waiting = at_once &&
 			pg_atomic_read_u64(&p->shared->workers[i].durable) < worker->committed;
@@ -126,9 +127,10 @@ tell_flushing(PpaLeader *l)
 			continue;
 		worker->flushing = event.waiting;
 		p->nflushing += event.waiting ? 1 : -1;
-		event.now = ppa_parallel_now();
 		ppa_schedule_step(p->schedule, &event);
+		told = true;
 	}
+	return told;
 }
 
 /* What a group costs a worker, from time to time; 0: no news. */
@@ -161,19 +163,23 @@ ppa_parallel_note_commits(PpaLeader *l)
 	PpaParallel *p = l->parallel;
 	uint64		committed = ppa_shared_committed(p->shared);
 	PpaScheduleEvent event = {.type = PPA_EVENT_COMMITTED,.group = committed};
+	bool		moved = p->committed < committed;
 
 	settle_undurable(l);
-	if (committed == p->committed && p->nflushing == 0)
+	if (!moved && p->nflushing == 0)
 		return;
 	pg_read_barrier();
-	if (p->committed < committed)
-		l->last_active = GetCurrentTimestamp();
 	while (p->committed < committed)
 		retire_group(l, ppa_out_group(p, ++p->committed));
 	settle_undurable(l);
-	tell_flushing(l);
 	event.now = ppa_parallel_now();
-	event.pace_us = measure_pace(p);
+	if (!tell_flushing(p, event.now) && !moved)
+		return;
+	if (moved)
+	{
+		l->last_active = event.now;
+		event.pace_us = measure_pace(p);
+	}
 	ppa_schedule_step(p->schedule, &event);
 	ppa_parallel_act(l);
 }

@@ -12,6 +12,8 @@
 
 #include "access/xlogdefs.h"
 
+#include "server/server_shared.h"
+
 /*
  * Why the subscription of this leader apply worker is to be left to the
  * built-in loop, as a text for the log; NULL if it is ours.  Reads no catalog
@@ -45,6 +47,13 @@ extern void ppa_subscription_reread(void);
  */
 extern bool ppa_subscription_wants_flush(void);
 extern bool ppa_subscription_wants_standbys(void);
+
+/* Parallel mode: does a worker make each commit durable before it goes on? */
+static inline bool
+ppa_subscription_flushes_at_once(const PpaShared *shared)
+{
+	return shared->flush_at_once || ppa_subscription_wants_standbys();
+}
 
 /*
  * A transaction that is not empty is about to commit: clear the LSN of ALTER
