@@ -31,7 +31,7 @@ sub new
 	  . "Run 'make demo' in the top folder, or 'make -f pgxs.mk all install'.\n";
 
 	local $ENV{BENCH_DIR} = choose_folder();
-	my $self = $class->SUPER::new(megabytes => NEEDED_MB);
+	my $self = $class->SUPER::new(places => { memory => NEEDED_MB });
 	$self->{sessions} = {};
 	return $self;
 }
@@ -85,9 +85,9 @@ sub run_all
 	return @rows;
 }
 
-# ---- programs in the background
+# ---- programs in the background, which can be asked whether they still run
 
-sub start_client
+sub start_program
 {
 	my ($self, $name, @command) = @_;
 	my $output = "$self->{dir}/$name.out";
@@ -102,28 +102,28 @@ sub start_client
 	return { pid => $pid, name => $name, output => $output };
 }
 
-sub client_runs
+sub program_runs
 {
-	my ($self, $client) = @_;
-	return 0 if defined $client->{status};
-	return 1 if waitpid($client->{pid}, WNOHANG) == 0;
-	$client->{status} = $?;
+	my ($self, $program) = @_;
+	return 0 if defined $program->{status};
+	return 1 if waitpid($program->{pid}, WNOHANG) == 0;
+	$program->{status} = $?;
 	return 0;
 }
 
 # Waits for it and returns its output; dies with the output if it failed.
-sub finish_client
+sub finish_program
 {
-	my ($self, $client) = @_;
-	if (!defined $client->{status})
+	my ($self, $program) = @_;
+	if (!defined $program->{status})
 	{
-		waitpid $client->{pid}, 0;
-		$client->{status} = $?;
+		waitpid $program->{pid}, 0;
+		$program->{status} = $?;
 	}
-	open my $in, '<', $client->{output} or die "$client->{output}: $!\n";
+	open my $in, '<', $program->{output} or die "$program->{output}: $!\n";
 	local $/ = undef;
 	my $output = <$in> // '';
-	die "$client->{name} failed (status $client->{status}):\n$output" if $client->{status} != 0;
+	die "$program->{name} failed (status $program->{status}):\n$output" if $program->{status} != 0;
 	return $output;
 }
 
