@@ -12,18 +12,9 @@ use Exporter qw(import);
 use List::Util qw(min sum0 uniq);
 
 use Bench::Report;
+use Bench::Results qw(where);
 
 our @EXPORT_OK = qw(stream_table copy_table full_table);
-
-# Those of RUNS that have these values: {field => value}.
-sub with
-{
-	my ($wanted, @runs) = @_;
-	return grep {
-		my $run = $_;
-		!grep { $run->{$_} ne $wanted->{$_} } keys %$wanted;
-	} @runs;
-}
 
 # The combinations of FIELDS that occur, in the order in which they first did.
 sub combinations
@@ -77,12 +68,12 @@ sub stream_table
 	my @lines;
 	for my $key (combinations([ 'percent', 'contender', 'subscription_streaming' ], @runs))
 	{
-		my @own     = with($key, @runs);
-		my @builtin = with({ percent => $key->{percent}, contender => 'builtin' }, @runs);
+		my @own     = where($key, @runs);
+		my @builtin = where({ percent => $key->{percent}, contender => 'builtin' }, @runs);
 		push @lines, [
 			$key->{percent}, $key->{contender}, join(', ', uniq map { streaming_of($_) } @own),
 			spread_of('%.2f', 'seconds', @own), middle_of('%.2f', 'publisher_seconds', @own),
-			(map { ratio(\@own, [ with({ streaming => $_ }, @builtin) ]) } qw(off on)),
+			(map { ratio(\@own, [ where({ streaming => $_ }, @builtin) ]) } qw(off on)),
 			cpu_of(@own), middle_of('%.2f', 'walsender_cpu_seconds', @own),
 			Bench::Report::middle('%.0f', map { $_->{wal_bytes} / 1e6 } @own),
 			Bench::Report::middle('%.0f', map { ($_->{peak_memory_bytes} // 0) / 1e6 } @own) ];
@@ -102,15 +93,15 @@ sub copy_table
 	for my $key (combinations([ @place, 'sync_workers', 'contender' ], @runs))
 	{
 		my %here    = map { ($_ => $key->{$_}) } @place;
-		my @own     = with($key, @runs);
-		my @builtin = with({ %$key, contender => 'builtin' }, @runs);
-		my @of_all  = with({ %here, contender => $key->{contender} }, @runs);
+		my @own     = where($key, @runs);
+		my @builtin = where({ %$key, contender => 'builtin' }, @runs);
+		my @of_all  = where({ %here, contender => $key->{contender} }, @runs);
 		my $fewest  = min(map { $_->{sync_workers} } @of_all);
 		push @lines, [
 			@$key{qw(tables rows_per_table)}, $key->{busy} ? 'busy' : 'idle',
 			@$key{qw(sync_workers contender)}, spread_of('%.2f', 'seconds', @own),
 			ratio(\@own, \@builtin),
-			ratio(\@own, [ with({ sync_workers => $fewest }, @of_all) ]),
+			ratio(\@own, [ where({ sync_workers => $fewest }, @of_all) ]),
 			(map { middle_of('%.0f', $_, @own) } qw(publisher_tps transactions_behind errors)),
 			map { middle_of('%.2f', "${_}_cpu_seconds", @own) } qw(subscriber publisher) ];
 	}
@@ -132,8 +123,8 @@ sub full_table
 	my @lines;
 	for my $key (combinations([ 'case', 'contender' ], @runs))
 	{
-		my @own     = with($key, @runs);
-		my @builtin = with({ %$key, contender => 'builtin' }, @runs);
+		my @own     = where($key, @runs);
+		my @builtin = where({ %$key, contender => 'builtin' }, @runs);
 		push @lines, [
 			@$key{qw(case contender)},
 			Bench::Report::spread('%.0f', map { 1000 * $_->{seconds} } @own),

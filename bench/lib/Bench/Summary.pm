@@ -10,7 +10,7 @@ use List::Util qw(uniq);
 
 use Bench::Pictures qw(pictures);
 use Bench::Plot qw(draw have_gnuplot);
-use Bench::Report qw(spread markdown drain_tables drain_targets sync_table sync_targets);
+use Bench::Report qw(spread figures markdown drain_tables drain_targets sync_table sync_targets);
 use Bench::Results qw(of_benchmark values_of where about);
 use Bench::StageReport qw(stream_table copy_table full_table);
 use Bench::SweepReport qw(sweep_table);
@@ -54,7 +54,7 @@ sub latency_table
 			my @of_it = grep { ($_->{load_percent} // 0) == $load }
 			  where({ contender => $name }, @runs) or next;
 			push @lines, [ $load ? "$load %" : 'quiet', $name, scalar @of_it,
-				map { spread($_->[0], values_for($_->[1], @of_it)) } [ '%.3f', 'median_ms' ],
+				map { spread($_->[0], figures($name, $_->[1], @of_it)) } [ '%.3f', 'median_ms' ],
 				[ '%.3f', 'p95_ms' ], [ '%.3f', 'p99_ms' ], [ '%.0f', 'offered_tps' ], [ '%.0f', 'achieved_tps' ] ];
 		}
 	}
@@ -63,8 +63,6 @@ sub latency_table
 			'load', 'contender', 'turns', 'p50 ms', 'p95 ms', 'p99 ms', 'offered txn/s', 'achieved' ],
 		@lines);
 }
-
-sub values_for { my ($field, @runs) = @_; return grep { defined } map { $_->{$field} } @runs; }
 
 # The pictures of one benchmark, drawn into DIR/plots, as lines of Markdown.
 sub draw_all
