@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * apply_heap_fetch.c
- *	  Fetch rows by index, without cleaning their pages more than needed.
+ *	  Fetch rows from the heap in the way that suits changes in a row.
  *
  * The only file that knows the heap access method; others use the server's
  * own way.
@@ -69,4 +69,26 @@ ppa_index_next(PpaTarget *target)
 			return true;
 		}
 	}
+}
+
+TableScanDesc
+ppa_scan_begin(PpaTarget *target, Snapshot snapshot)
+{
+	TableScanDesc scan;
+	BlockNumber start = target->lrel->scan_start;
+
+	if (target->rel->rd_tableam != GetHeapamTableAmRoutine())
+		return table_beginscan(target->rel, snapshot, 0, NULL);
+
+	/* not where other scans of the table are just now: we know better */
+	scan = table_beginscan_strat(target->rel, snapshot, 0, NULL, true, false);
+	if (start < ((HeapScanDesc) scan)->rs_nblocks)
+		heap_setscanlimits(scan, start, InvalidBlockNumber);
+	return scan;
+}
+
+void
+ppa_scan_found(PpaTarget *target)
+{
+	target->lrel->scan_start = ItemPointerGetBlockNumber(&target->found->tts_tid);
 }

@@ -168,7 +168,7 @@ find_by_index(PpaWorker *w, PpaTarget *target, Snapshot snapshot)
 static bool
 find_by_scan(PpaWorker *w, PpaTarget *target, Snapshot snapshot)
 {
-	TableScanDesc scan = table_beginscan(target->rel, snapshot, 0, NULL);
+	TableScanDesc scan = ppa_scan_begin(target, snapshot);
 	bool		found = false;
 
 	while (!found && table_scan_getnextslot(scan, ForwardScanDirection, target->found))
@@ -176,6 +176,8 @@ find_by_scan(PpaWorker *w, PpaTarget *target, Snapshot snapshot)
 		found = rows_equal(target, target->found) && !is_from_later(w, snapshot);
 		ppa_worker_tick(w);
 	}
+	if (found)
+		ppa_scan_found(target);
 	/* the slot keeps its own pin on the row's page */
 	table_endscan(scan);
 	return found;

@@ -20,6 +20,7 @@
 
 #include "executor/tuptable.h"
 #include "fmgr.h"
+#include "storage/block.h"
 #include "utils/relcache.h"
 
 #include "server/server_relmap.h"
@@ -59,6 +60,7 @@ typedef struct PpaLocalRel
 	Oid			identity_index; /* replica identity index or primary key */
 	bool		lookup_planned; /* lookup_index is set */
 	Oid			lookup_index;	/* for REPLICA IDENTITY FULL; invalid: scan */
+	BlockNumber scan_start;		/* where the last scan found its row; a hint */
 
 	PpaFiring	firing;
 	bool		has_generated;
