@@ -3,13 +3,14 @@
  * apply_heap_fetch.h
  *	  Fetch rows from the heap in the way that suits changes in a row.
  *
- * By index: without cleaning their pages more than needed.  The heap access method prunes a page whenever a scan comes to it that has
- * dead versions and less than a tenth free.  With rows updated in random
- * order that is nearly every visit, for the one version that died since the
- * last: a third of the cost of such an update, and a WAL record.  There is
- * room for a score of versions in that tenth.  So we come to the page first,
- * and have it pruned only when the version that we are about to write may not
- * fit any more, which is when pruning keeps the update on its page (HOT).
+ * By index: without cleaning their pages more than needed.  The heap access
+ * method prunes a page whenever a scan comes to it that has dead versions and
+ * less than a tenth free.  With rows updated in random order that is nearly
+ * every visit, for the one version that died since the last: a third of the
+ * cost of such an update, and a WAL record.  There is room for a score of
+ * versions in that tenth.  So we come to the page first, and have it pruned
+ * only when the version that we are about to write may not fit any more, which
+ * is when pruning keeps the update on its page (HOT).
  *
  * By scan: one statement of the publisher changes rows mostly in the order in
  * which they lie there, and so they lie here.  A scan that begins where the

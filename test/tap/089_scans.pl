@@ -1,6 +1,6 @@
 # 089_scans.pl: many rows of a table with REPLICA IDENTITY FULL and no index, changed by one statement.
 # Shows: each is looked for from where the last one was found, so that few pages are read for it; rows that lie before
-# that place, and a place behind the end of a table that has become shorter, are no obstacle.
+# that place, and a table that has become shorter, are no obstacle.
 use strict;
 use warnings;
 use FindBin;
@@ -58,7 +58,7 @@ foreach my $what ('all rows', 'all rows again')
 cost("UPDATE f SET n = n + 1 WHERE id = $_", 1, "row $_, alone") foreach (ROWS, 1, ROWS / 2, 2);
 cost("DELETE FROM f WHERE id % 50 <> 0", ROWS * 49 / 50, 'most rows deleted');
 
-# The place is now near the end; the table becomes shorter.
+# The place is near the end when the table becomes shorter.
 $pub->safe_psql('postgres', 'UPDATE f SET n = -1 WHERE id = ' . ROWS);
 fault_applied($pub, $sub, $offset, 'the last row');
 my $long = table_pages();
