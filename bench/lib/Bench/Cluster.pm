@@ -109,20 +109,23 @@ sub place
 	return ($path, $device, $type);
 }
 
-# Die unless the places have the free space asked for: {place => megabytes}.
-# Called before anything is started.
+# Die unless the places have the free space asked for: {place => megabytes}; two may
+# be on one file system.  Called before anything is started.
 sub check_places
 {
 	my ($megabytes) = @_;
+	my %needed;
 	for my $name (sort keys %$megabytes)
 	{
 		my ($path) = place($name);
 		my @lines = qx{df -Pm '$path'};
 		my $free = (split ' ', $lines[1] // '')[3];
 		die "cannot tell the free space of $path\n" unless defined $free && $free =~ /^\d+$/;
-		die "only $free MB free in $path, $megabytes->{$name} MB needed: free some,"
+		my $device = (stat $path)[0];
+		$needed{$device} += $megabytes->{$name};
+		die "only $free MB free in $path, $needed{$device} MB needed: free some,"
 		  . " enlarge it, or set $PLACE{$name}{variable} to another folder\n"
-		  if $free < $megabytes->{$name};
+		  if $free < $needed{$device};
 	}
 	return;
 }
@@ -235,6 +238,8 @@ sub clean_up
 		}
 		sleep(0.05);
 	}
+	my @left = ((map { "process $_" } keys %{ our_processes(@dirs) }), grep { -e } @dirs);
+	print STDERR "left behind after a minute: @left\n" if @left;
 	return;
 }
 

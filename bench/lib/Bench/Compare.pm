@@ -43,7 +43,10 @@ use constant {
 my @IDENTITY = qw(benchmark sweep x workload case percent tables rows_per_table busy sync_workers
   clients mode load_percent contender streaming profile);
 
-my @CONDITIONS = qw(rows scale);
+my @CONDITIONS = qw(rows scale cores machine);
+
+# Options that change what a figure means.
+my @OPTIONS = qw(SECONDS LOAD_SECONDS SAMPLES PRELOAD);
 
 # Where the number of transactions was chosen, not measured.
 my %COUNTED = map { ($_ => 1) } qw(drain sweep);
@@ -125,12 +128,24 @@ sub conditions
 	my %condition;
 	my @fields = (@CONDITIONS, $COUNTED{ $runs[0]{benchmark} } ? 'transactions' : ());
 	$condition{$_} = join ' ', sort { $a cmp $b } values_of($_, @runs) for @fields;
-	my @settings = map { $_->{settings} // {} } @runs;
+	for my $name (@OPTIONS)
+	{
+		$condition{"option $name"} = join ' ', sort { $a cmp $b } uniq map { $_->{options}{$name} // '' } @runs;
+	}
+	my @settings = map { my $run = $_; +{ %{ $run->{settings} // {} }, server_settings($run) } } @runs;
 	for my $name (uniq map { keys %$_ } @settings)
 	{
 		$condition{"setting $name"} = join ' ', sort { $a cmp $b } uniq map { $_->{$name} // '' } @settings;
 	}
 	return \%condition;
+}
+
+# Of both nodes, as one list.
+sub server_settings
+{
+	my ($run) = @_;
+	my $of = $run->{server_settings} // {};
+	return map { my $node = $_; map { ("$node $_" => $of->{$node}{$_}) } keys %{ $of->{$node} } } keys %$of;
 }
 
 # Differences between the conditions of two sides, as text.  What one side does not

@@ -208,7 +208,8 @@ sub check_proof
 	my $ok = $self->{ours}
 	  ? $transactions > 0 && ($state // '') ne 'passed through'
 	  : $transactions == 0;
-	$ok &&= $self->{workers} ? $workers > 0 : $workers == 0 if defined $self->{workers};
+	$ok &&= $self->{workers} ? $workers > 0 && $workers <= $self->{workers} : $workers == 0
+	  if defined $self->{workers};
 	die "$self->{name}: somebody else has applied ($seen)\n" unless $ok;
 	return;
 }

@@ -41,9 +41,10 @@ my $POLL_SECONDS = 0.005;
 my $DRAIN_PATIENCE   = 300;
 my $ERROR_LOOK_EVERY = 1;
 
+# PRELOAD=0: a server that does not know us, as a control for the built-in worker.
 sub extension_installed
 {
-	return -e pg_config_path('--pkglibdir') . '/pg_parallel_apply.so'
+	return ($ENV{PRELOAD} // 1) && -e pg_config_path('--pkglibdir') . '/pg_parallel_apply.so'
 	  && -e pg_config_path('--sharedir') . '/extension/pg_parallel_apply.control';
 }
 
@@ -163,13 +164,27 @@ sub order
 	return rotated($round, $self->contenders);
 }
 
-# LIST as it runs in this round: rotated, and every second round backwards, so
-# that nobody always follows the same one.
+# LIST as it runs in this round: every second round backwards, and each such pair of
+# rounds begins with another one, so that nobody always follows the same one or is
+# always the first.
 sub rotated
 {
 	my ($round, @list) = @_;
-	push @list, shift @list for 2 .. $round;
+	push @list, shift @list for 1 .. int(($round - 1) / 2);
 	return $round % 2 ? @list : reverse @list;
+}
+
+# Settings of a node that are not the server's defaults and may matter.  Ours are those
+# of the contender.
+sub chosen_settings
+{
+	my ($dbh) = @_;
+	return { map { @$_ } @{ $dbh->selectall_arrayref(q{
+		SELECT name, setting FROM pg_settings
+		WHERE source IN ('configuration file', 'command line', 'global', 'database')
+			AND name !~ '^(pg_parallel_apply|lc_|log_|unix_socket|listen_|port$|hba_|ident_|config_|data_dir)'
+			AND name NOT IN ('TimeZone', 'DateStyle', 'default_text_search_config', 'external_pid_file', 'cluster_name')
+		ORDER BY 1}) } };
 }
 
 # What a record says about where it was made.
@@ -178,7 +193,9 @@ sub about
 	my ($self) = @_;
 	my ($cluster, $profile) = @$self{qw(cluster profile)};
 	$self->{flush_us} //= $cluster->flush_us('disk') if $cluster->{place}{disk};
+	$self->{server_settings} //= { map { ($_ => chosen_settings($self->{$_})) } qw(publisher subscriber) };
 	return (
+		server_settings => $self->{server_settings},
 		($self->{flush_us} ? (disk_flush_us => $self->{flush_us}) : ()),
 		($cluster->is_elsewhere('publisher') ? Bench::Publisher::about($self->{publisher})
 			: (publisher_on => $cluster->{device}{ $profile->{publisher} })),
@@ -389,6 +406,7 @@ sub run_drain
 	my %run = (settings => $self->choose($c, $arg{settings}));
 	$run{cache_dropped_by} = drop_page_cache($self->{cluster}{nodes}{subscriber}) if $arg{cold};
 	my $before = statistics($c);
+	my $errors = $c->apply_errors;
 	my ($wal_before, $xid_before) = wal_and_xid($dbh);
 	my $cpu_before = { exited => exited_cpu($postmaster), %{ children_cpu($postmaster) } };
 
@@ -410,6 +428,7 @@ sub run_drain
 	look_at_processes($c, \%run, $cpu_before, $cpu_after);
 	$self->disable($c);
 
+	die "$c->{name}: applying failed meanwhile, see the subscriber's log\n" if $c->apply_errors > $errors;
 	my $after = statistics($c);
 	my %count = map { ($_ => $after->{count}{$_} - ($before->{count}{$_} // 0)) }
 	  grep { $_ ne 'state' } keys %{ $after->{count} };

@@ -17,7 +17,7 @@ our @EXPORT_OK = qw(latency_pictures sweep_pictures stream_pictures copy_picture
 my %SWEEP = (
 	K       => [ 'rows per transaction',                 1 ],
 	H       => [ 'hot rows',                             1 ],
-	workers => [ 'workers',                              0 ],
+	workers => [ 'workers (at most)',                    0 ],
 	group   => [ 'pg_parallel_apply.group_transactions', 1 ],
 	indexes => [ 'secondary indexes',                    0 ],
 );

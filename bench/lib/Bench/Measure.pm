@@ -16,7 +16,7 @@ our @EXPORT_OK = qw(drop_page_cache statistics walsender look_at_processes);
 sub drop_page_cache
 {
 	my ($data) = @_;
-	system('sync') == 0 or die "sync failed\n";
+	run_quietly('sync');
 	if (open my $out, '>', '/proc/sys/vm/drop_caches')
 	{
 		return 'drop_caches' if print($out "3\n") && close $out;
@@ -24,9 +24,17 @@ sub drop_page_cache
 
 	# Not root: ask file by file (dd does posix_fadvise DONTNEED).
 	my $dir = "$data/base";
-	system("find '$dir' -type f -exec dd if='{}' iflag=nocache count=0 status=none ';'") == 0
-	  or die "cannot drop the page cache of $dir\n";
+	run_quietly("find '$dir' -type f -exec dd if='{}' iflag=nocache count=0 status=none ';'");
 	return 'fadvise';
+}
+
+# Not with system(), which would keep Ctrl-C from us.
+sub run_quietly
+{
+	my ($command) = @_;
+	my $output = qx{$command 2>&1};
+	die "failed: $command\n$output" if $? != 0;
+	return;
 }
 
 # Statistics that processes report late: complete once they have ended.

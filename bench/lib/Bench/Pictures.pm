@@ -54,8 +54,9 @@ sub note
 	my (@records) = @_;
 	my ($cores) = values_of('cores', @records);
 	my ($version) = ($records[0]{postgresql} // '') =~ /([\d.]+)/;
+	my @commits = values_of('commit', @records);
 	return sprintf 'Medians, with the least and the greatest value; PostgreSQL %s, %s cores, commit %s',
-	  $version // '?', $cores // '?', $records[0]{commit} // '?';
+	  $version // '?', $cores // '?', @commits ? join(', ', @commits) : '?';
 }
 
 # A dashed level with its spread, the latter at X.
@@ -211,10 +212,16 @@ sub cpu_picture
 	};
 }
 
-# The rate of a publisher that waits, beside that of one that does not.
+# The rate of a publisher that waits, beside that of one that does not: in memory, on disk.
 sub sync_pictures
 {
 	my (@runs) = @_;
+	return map { sync_picture($_, where({ profile => $_ }, @runs)) } values_of('profile', @runs);
+}
+
+sub sync_picture
+{
+	my ($profile, @runs) = @_;
 	my @labels = labels(@runs);
 	my @panels;
 	for my $clients (sort { $a <=> $b } values_of('clients', @runs))
@@ -229,8 +236,9 @@ sub sync_pictures
 			ylabel => @panels ? '' : 'transactions/s / asynchronous' };
 	}
 	return unless @panels;
-	return { name => 'sync', kind => 'bars',
-		title  => 'A synchronous subscriber: share of the asynchronous rate', legend => legend(@labels), panels => \@panels };
+	return { name => $profile =~ tr/ /-/r, kind => 'bars',
+		title => 'A synchronous subscriber: share of the asynchronous rate'
+		  . ($profile eq 'sync' ? '' : " ($profile)"), legend => legend(@labels), panels => \@panels };
 }
 
 sub full_pictures

@@ -26,9 +26,17 @@ sub read_stat
 	return split ' ', $line;
 }
 
+# What a process has used.  The scheduler counts nanoseconds; where it does not tell,
+# ticks of user and system time, which are cut off for each process and so favour those
+# who share their work among many.
 sub cpu_seconds
 {
 	my ($pid) = @_;
+	if (open my $in, '<', "/proc/$pid/schedstat")
+	{
+		my ($ns) = split ' ', <$in> // '';
+		return $ns / 1e9 if $ns;
+	}
 	my @field = read_stat($pid);
 	return @field ? ($field[11] + $field[12]) * $TICK : undef;
 }
@@ -42,7 +50,9 @@ sub children_cpu
 	{
 		my ($pid) = $dir =~ /(\d+)/;
 		my @field = read_stat($pid);
-		$cpu{$pid} = ($field[11] + $field[12]) * $TICK if @field && $field[1] == $parent;
+		next unless @field && $field[1] == $parent;
+		my $seconds = cpu_seconds($pid);
+		$cpu{$pid} = $seconds if defined $seconds;
 	}
 	return \%cpu;
 }

@@ -135,9 +135,27 @@ sub cost_line
 		($name eq 'builtin' ? '1' : middle('%.2f', ratios($name, 'builtin', 'wal_bytes_per_change', @runs))),
 		join(' / ', map { middle('%.0f', map { $_ / 1e6 } figures($name, "${_}_memory_bytes", @runs)) }
 			  qw(peak private)),
+		middle('%.0f', figures($name, 'workers_seen', @runs)),
 		middle('%.0f', figures($name, 'local_commits', @runs)),
 		middle('%.1f', figures($name, 'transactions_per_group', @runs)),
 		(map { counter($name, $_, @runs) } ['dependency_waits'], ['turn_waits'], \@RETRIES) ];
+}
+
+# Runs by what they drained: [ name, runs ... ].  The same workload in tables of another
+# size is another one.
+sub by_workload
+{
+	my (@runs) = @_;
+	my (@names, %of);
+	for my $run (@runs)
+	{
+		my ($workload, $rows) = ($run->{workload}, $run->{rows} // '');
+		my $several = grep { $_->{workload} eq $workload && ($_->{rows} // '') ne $rows } @runs;
+		my $name = $several ? "$workload ($rows rows)" : $workload;
+		push @names, $name unless $of{$name};
+		push @{ $of{$name} }, $run;
+	}
+	return map { [ $_, @{ $of{$_} } ] } @names;
 }
 
 # Markdown tables of all runs, in the order in which they were made.
@@ -146,9 +164,9 @@ sub drain_tables
 	my (@runs) = @_;
 	my (@speed, @cost);
 	my @contenders = sort { ($a ne 'ceiling') <=> ($b ne 'ceiling') } uniq map { $_->{contender} } @runs;
-	for my $workload (uniq map { $_->{workload} } @runs)
+	for my $group (by_workload(@runs))
 	{
-		my @of_it = grep { $_->{workload} eq $workload } @runs;
+		my ($workload, @of_it) = @$group;
 		for my $name (@contenders)
 		{
 			next unless grep { $_->{contender} eq $name } @of_it;
@@ -157,10 +175,10 @@ sub drain_tables
 		}
 	}
 	return markdown(2, [ 'workload', 'contender', 'txn/s', 's', '/ ceiling', '/ built-in', '/ serial' ], @speed)
-	  . "\nCPU in us per transaction; memory in MB, largest resident (with shared) and private at the end:\n\n"
+	  . "\nCPU in us per transaction; memory in MB, largest resident (with shared) and private at the end; workers seen at the end:\n\n"
 	  . markdown(2, [
 			'workload', 'contender', 'CPU', 'leader', 'workers', 'WAL writer', 'walsender', 'CPU / built-in',
-			'WAL B/change', '/ built-in', 'memory', 'local commits', 'txn/group', 'dependency waits',
+			'WAL B/change', '/ built-in', 'memory', 'workers seen', 'local commits', 'txn/group', 'dependency waits',
 			'turn waits', 'retries' ], @cost);
 }
 
@@ -182,31 +200,54 @@ sub drain_targets
 	return $text;
 }
 
-# Synchronous replication: the rate of each mode beside that of waiting for
-# nobody, of the same contender in the same turn.
+# Synchronous replication: the rate of each mode beside that of waiting for nobody: of
+# the same contender in the same turn, and of the built-in worker in the same round.
 sub sync_table
 {
 	my (@runs) = @_;
 	my @lines;
-	for my $clients (uniq map { $_->{clients} } @runs)
+	for my $group (by_setting(@runs))
 	{
-		for my $name (uniq map { $_->{contender} } @runs)
+		my ($where, $clients, @of_it) = @$group;
+		my @free = map { { %$_, contender => 'free' } }
+		  grep { $_->{mode} eq 'async' && $_->{contender} eq 'builtin' } @of_it;
+		for my $mode (sort { $a cmp $b } uniq map { $_->{mode} } @of_it)
 		{
-			for my $mode (uniq map { $_->{mode} } @runs)
-			{
-				my @of_it = grep { $_->{clients} == $clients && $_->{mode} eq $mode } @runs;
-				my @tps = figures($name, 'tps', @of_it) or next;
-				push @lines, [ $clients, $mode, $name, spread('%.0f', @tps),
-					spread('%.2f', figures($name, 'ratio_to_async', @of_it)),
-					spread('%.2f', ratios($name, 'builtin', 'tps', @of_it)),
-					middle('%.2f', figures($name, 'latency_ms',       @of_it)),
-					middle('%.1f', figures($name, 'catch_up_seconds', @of_it)) ];
-			}
+			my @of_mode = grep { $_->{mode} eq $mode } @of_it;
+			push @lines, map { [ "$clients$where", $mode, sync_line($_, \@free, @of_mode) ] }
+			  uniq map { $_->{contender} } @of_mode;
 		}
 	}
-	@lines = sort { $a->[0] <=> $b->[0] || $a->[1] cmp $b->[1] } @lines;
-	return markdown(3, [ 'clients', 'mode', 'contender', 'txn/s', '/ async', '/ built-in', 'latency ms', 'then behind s' ],
-		@lines);
+	return markdown(3, [ 'clients', 'mode', 'contender', 'txn/s', '/ async', '/ async built-in', '/ built-in',
+			'latency ms', 'then behind s' ], @lines);
+}
+
+# Runs in memory and on disk, by number of clients: [ where, clients, runs ... ].
+sub by_setting
+{
+	my (@runs) = @_;
+	my @groups;
+	for my $profile (uniq map { $_->{profile} } @runs)
+	{
+		my $where = $profile eq 'sync' ? '' : ", $profile" =~ s/sync //r;
+		for my $clients (sort { $a <=> $b } uniq map { $_->{clients} } @runs)
+		{
+			my @of_it = grep { $_->{profile} eq $profile && $_->{clients} == $clients } @runs;
+			push @groups, [ $where, $clients, @of_it ] if @of_it;
+		}
+	}
+	return @groups;
+}
+
+sub sync_line
+{
+	my ($name, $free, @runs) = @_;
+	return ($name, spread('%.0f', figures($name, 'tps', @runs)),
+		spread('%.2f', figures($name, 'ratio_to_async', @runs)),
+		spread('%.2f', ratios($name, 'free', 'tps', @$free, @runs)),
+		spread('%.2f', ratios($name, 'builtin', 'tps', @runs)),
+		middle('%.2f', figures($name, 'latency_ms',       @runs)),
+		middle('%.1f', figures($name, 'catch_up_seconds', @runs)));
 }
 
 # Issue 3: at least 0.85 of the asynchronous rate.
@@ -214,20 +255,24 @@ sub sync_targets
 {
 	my (@runs) = @_;
 	my $text = '';
-	for my $clients (uniq map { $_->{clients} } @runs)
+	for my $group (by_setting(@runs))
 	{
+		my ($where, $clients, @of_it) = @$group;
 		for my $mode (qw(on remote_apply))
 		{
-			my @ratios = figures('ours4', 'ratio_to_async',
-				grep { $_->{clients} == $clients && $_->{mode} eq $mode } @runs) or next;
-			$text .= sprintf "- %s: %d clients: %s, ours4 / async >= 0.85: %.3f\n",
-			  median(@ratios) >= 0.85 ? 'met' : 'missed', $clients, $mode, median(@ratios);
+			my @ratios = figures('ours4', 'ratio_to_async', grep { $_->{mode} eq $mode } @of_it) or next;
+			$text .= sprintf "- %s: %d clients%s: %s, ours4 / async >= 0.85: %.3f\n",
+			  median(@ratios) >= 0.85 ? 'met' : 'missed', $clients, $where, $mode, median(@ratios);
 		}
 	}
 	return $text;
 }
 
-# Latency: {load, contender, latencies => [ms]} by load and contender.
+# The samples of turns in ms.
+sub latencies { my (@turns) = @_; return map { $_ / 1000 } map { @{ $_->{latencies_us} } } @turns; }
+
+# Latency by load and contender, the samples of all turns together; the median of each
+# turn beside them tells how much the turns differ.
 sub latency_table
 {
 	my (@turns) = @_;
@@ -237,15 +282,17 @@ sub latency_table
 		for my $name (uniq map { $_->{contender} } @turns)
 		{
 			my @of_it = grep { $_->{load_percent} == $load && $_->{contender} eq $name } @turns or next;
-			my @ms = map { @{ $_->{latencies} } } @of_it;
+			my @ms = latencies(@of_it);
+			my @medians = sort { $a <=> $b } figures($name, 'median_ms', @of_it);
 			push @lines, [ $load ? "$load %" : 'quiet', $name, scalar @ms,
 				(map { sprintf '%.3f', percentile($_, @ms) } 50, 95, 99, 100),
+				sprintf('%.3f-%.3f', @medians[ 0, -1 ]),
 				middle('%.0f', grep { $_ } map { $_->{offered_tps} } @of_it),
 				middle('%.0f', grep { $_ } map { $_->{achieved_tps} } @of_it) ];
 		}
 	}
 	return markdown(2, [ 'load', 'contender', 'samples', 'p50 ms', 'p95 ms', 'p99 ms', 'max ms',
-			'offered txn/s', 'achieved' ], @lines);
+			'p50 of a turn', 'offered txn/s', 'achieved' ], @lines);
 }
 
 # The median of ours on a quiet system is not above built-in's.
@@ -254,7 +301,7 @@ sub latency_targets
 	my (@turns) = @_;
 	my $text = '';
 	my %ms;
-	push @{ $ms{ $_->{contender} } }, @{ $_->{latencies} } for grep { !$_->{load_percent} } @turns;
+	push @{ $ms{ $_->{contender} } }, latencies($_) for grep { !$_->{load_percent} } @turns;
 	return '' unless $ms{builtin};
 	for my $name (grep { $_ ne 'builtin' } sort keys %ms)
 	{

@@ -18,12 +18,16 @@ use Bench::Contender qw(is_contender default_contenders contender_names);
 use Bench::Contest;
 use Bench::Workload qw(is_workload default_workloads workload_names expand_alias);
 
-our @EXPORT_OK = qw(positive_number number_list choice build_reader check_server
+our @EXPORT_OK = qw(positive_number count number_list choice build_reader check_server
   new_results_file run_benchmark start_steps fewer_steps step measuring load_average);
 
 # Our own start-up stays below this load average.  A command among others (bench/run)
 # is told by LOAD_AT_START what the load was before the first of them.
 my $BUSY = 1;
+
+# What of the environment says how a command measures.
+my @OPTIONS = qw(ROUNDS SIZE SCALE POINTS SECONDS CLIENTS MODES DISK SAMPLES LOADS LOAD_SECONDS TURNS
+  PERCENTS STREAMING TABLES ROWS SYNC_WORKERS BUSY SLOTS CASES PRELOAD);
 
 # What an interrupted command ends with, as a shell would say it.
 use constant INTERRUPTED => 130;
@@ -44,6 +48,15 @@ sub positive_number
 	my $value = $ENV{$name} // $default;
 	die "$name must be a number above 0, not \"$value\"\n"
 	  unless $value =~ /^\d*\.?\d+$/ && $value > 0;
+	return $value;
+}
+
+# The same, a whole number.
+sub count
+{
+	my ($name, $default) = @_;
+	my $value = positive_number($name, $default);
+	die "$name must be a whole number, not \"$value\"\n" unless $value =~ /^\d+$/;
 	return $value;
 }
 
@@ -88,6 +101,8 @@ sub choice
 		die "unknown contender \"$name\"; there are: @{[contender_names()]}\n";
 	}
 	die "no contender but the ceiling; there are: @{[contender_names()]}\n" unless @contenders;
+	die "pg_parallel_apply is not installed, and nobody else is to run: make install\n"
+	  if !(grep { !Bench::Contender->new($_)->{ours} } @contenders) && !Bench::Contest::extension_installed();
 	return ([ uniq @workloads ], [ uniq @contenders ]);
 }
 
@@ -171,6 +186,7 @@ sub about_machine
 		machine => hardware(),
 		load_at_start => $ENV{LOAD_AT_START} // load_average());
 	$machine{load_at_start} += 0;
+	$machine{options} = { map { ($_ => $ENV{$_}) } grep { defined $ENV{$_} } @OPTIONS };
 
 	# The commit is that of the tree; the library may be another one.
 	if (open my $library, '<:raw', pg_config_path('--pkglibdir') . '/pg_parallel_apply.so')

@@ -16,6 +16,7 @@ use Time::HiRes qw(time);
 use Bench::Cluster qw(progress long_do);
 use Bench::Contender;
 use Bench::Contest;
+use Bench::Publisher qw(elsewhere);
 use Bench::Setup qw(choice);
 
 our @EXPORT_OK = qw(stage_contenders word_list begin_run next_marker transaction_run
@@ -29,6 +30,7 @@ my $marker = 0;
 sub stage_contenders
 {
 	my ($arguments, $except) = @_;
+	die "PUBLISHER: this benchmark starts a publisher of its own\n" if elsewhere();
 	local $ENV{CONTENDERS} = $ENV{CONTENDERS} // 'builtin ours4';
 	my (undef, $names) = choice($arguments, 1);
 	my @left_out = grep { $except->{$_} } @$names;

@@ -6,12 +6,12 @@ use strict;
 use warnings;
 
 use Exporter qw(import);
-use List::Util qw(uniq);
 
 use Bench::Pictures qw(pictures);
 use Bench::Plot qw(draw have_gnuplot);
-use Bench::Report qw(spread figures markdown drain_tables drain_targets sync_table sync_targets);
-use Bench::Results qw(of_benchmark values_of where about);
+use Bench::Report qw(markdown drain_tables drain_targets sync_table sync_targets
+  latency_table latency_targets);
+use Bench::Results qw(of_benchmark values_of about);
 use Bench::StageReport qw(stream_table copy_table full_table);
 use Bench::SweepReport qw(sweep_table);
 
@@ -38,31 +38,9 @@ my @SECTIONS = (
 		sub { return join "\n", sync_table(@_), sync_targets(@_); } ],
 	[ 'latency', 'Latency',
 		'From the return of `COMMIT` on the publisher until visible on the subscriber, by load (share of'
-		  . ' what the built-in worker can apply). Percentiles of each turn; medians of the turns (min-max).',
-		\&latency_table ],
+		  . ' what the built-in worker can apply).',
+		sub { return join "\n", latency_table(@_), latency_targets(@_); } ],
 );
-
-# The percentiles are in the records, the single samples are not.
-sub latency_table
-{
-	my (@runs) = @_;
-	my @lines;
-	for my $load (uniq map { $_->{load_percent} // 0 } @runs)
-	{
-		for my $name (values_of('contender', @runs))
-		{
-			my @of_it = grep { ($_->{load_percent} // 0) == $load }
-			  where({ contender => $name }, @runs) or next;
-			push @lines, [ $load ? "$load %" : 'quiet', $name, scalar @of_it,
-				map { spread($_->[0], figures($name, $_->[1], @of_it)) } [ '%.3f', 'median_ms' ],
-				[ '%.3f', 'p95_ms' ], [ '%.3f', 'p99_ms' ], [ '%.0f', 'offered_tps' ], [ '%.0f', 'achieved_tps' ] ];
-		}
-	}
-	@lines = sort { ($a->[0] =~ /^(\d+)/ ? $1 : 0) <=> ($b->[0] =~ /^(\d+)/ ? $1 : 0) } @lines;
-	return markdown(2, [
-			'load', 'contender', 'turns', 'p50 ms', 'p95 ms', 'p99 ms', 'offered txn/s', 'achieved' ],
-		@lines);
-}
 
 # The pictures of one benchmark, drawn into DIR/plots, as lines of Markdown.
 sub draw_all
