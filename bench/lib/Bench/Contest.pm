@@ -414,6 +414,7 @@ sub run_drain
 	$c->enable;
 	$start = $arg{work}->() if $arg{work};
 	my ($end, $looks) = wait_for_marker($c, $marker, $start);
+	die "$c->{name}: applying failed meanwhile, see the subscriber's log\n" if $c->apply_errors > $errors;
 
 	# The workers must still be alive here: a dead one has no /proc entry.
 	my $cpu_after = { exited => exited_cpu($postmaster), %{ children_cpu($postmaster) } };
@@ -428,7 +429,6 @@ sub run_drain
 	look_at_processes($c, \%run, $cpu_before, $cpu_after);
 	$self->disable($c);
 
-	die "$c->{name}: applying failed meanwhile, see the subscriber's log\n" if $c->apply_errors > $errors;
 	my $after = statistics($c);
 	my %count = map { ($_ => $after->{count}{$_} - ($before->{count}{$_} // 0)) }
 	  grep { $_ ne 'state' } keys %{ $after->{count} };
