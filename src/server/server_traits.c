@@ -18,9 +18,11 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "access/transam.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_index.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
@@ -120,6 +122,51 @@ static bool
 is_mutable(Node *expr)
 {
 	return contain_mutable_functions(expr) || hides_mutable(expr, NULL);
+}
+
+/* The server's own functions that are stable and yet read tables. */
+static bool
+makes_xml_of_tables(Oid funcid)
+{
+	switch (funcid)
+	{
+		case F_TABLE_TO_XML:
+		case F_TABLE_TO_XML_AND_XMLSCHEMA:
+		case F_SCHEMA_TO_XML:
+		case F_SCHEMA_TO_XML_AND_XMLSCHEMA:
+		case F_DATABASE_TO_XML:
+		case F_DATABASE_TO_XML_AND_XMLSCHEMA:
+			return true;
+		default:
+			return false;
+	}
+}
+
+static bool
+function_may_see_rows(Oid funcid, void *context)
+{
+	char		volatility = func_volatile(funcid);
+
+	if (volatility == PROVOLATILE_IMMUTABLE || funcid == F_NEXTVAL)
+		return false;
+	return volatility == PROVOLATILE_VOLATILE || funcid >= FirstNormalObjectId ||
+		makes_xml_of_tables(funcid);
+}
+
+static bool
+calls_what_may_see_rows(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	return check_functions_in_node(node, function_may_see_rows, context) ||
+		expression_tree_walker(node, calls_what_may_see_rows, context);
+}
+
+/* May it see rows of tables, and so which of them have been written? */
+static bool
+may_see_rows(Node *expr)
+{
+	return calls_what_may_see_rows(expr, NULL) || hides_mutable(expr, NULL);
 }
 
 /* Has the domain itself, not the type that it is based on, a mutable CHECK? */
@@ -255,7 +302,7 @@ judge_expression(PpaTraits *traits, Relation rel, int attno)
 	traits->evaluates = true;
 	if (is_mutable(expr))
 		traits->ordered = true;
-	if (contain_volatile_functions_not_nextval(expr))
+	if (may_see_rows(expr))
 		traits->plain = false;
 }
 
