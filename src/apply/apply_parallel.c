@@ -111,13 +111,19 @@ is_failure(PpaProcess *p, PpaHeldGroup *g, int sqlerrcode)
 	return ++g->cancels > MOST_CANCELS;
 }
 
-/* In PG_CATCH: undo the attempt; begin again later, or let the leader decide. */
+/*
+ * In PG_CATCH: undo the attempt; begin again later, or let the leader decide.
+ * But once the group has committed and has been dropped there is none to begin
+ * again or to decide about: then this process ends, and the leader finds out.
+ */
 static void
 handle_error(PpaProcess *p, PpaHeldGroup *g)
 {
 	uint32		relation = ppa_errctx.rel != NULL ? ppa_errctx.rel->relid : 0;
 	ErrorData  *edata;
 
+	if (g->number == 0)
+		PG_RE_THROW();
 	MemoryContextSwitchTo(p->cxt);
 	edata = CopyErrorData();
 	FlushErrorState();
@@ -243,9 +249,21 @@ may_begin(PpaProcess *p, PpaHeldGroup *g)
 		g->retries_seen = retries;
 		g->alone = shared->retry_alone;
 		g->failed = false;
-		if (shared->retry_delay_ms > 0)
-			ppa_turn_sleep(p->shared, &p->mine->waits_for, 0, shared->retry_delay_ms);
+		g->not_before = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), shared->retry_delay_ms);
 		return false;
+	}
+	if (g->not_before != 0)
+	{
+		/* whatever else this worker is told meanwhile */
+		long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), g->not_before);
+
+		if (left > 0)
+		{
+			ppa_report_worker_wait(p->report, PPA_WAIT_RETRY, 0);
+			ppa_turn_sleep(p->shared, &p->mine->waits_for, 0, left);
+			return false;
+		}
+		g->not_before = 0;
 	}
 	if (ppa_shared_committed(p->shared) >= after)
 		return true;

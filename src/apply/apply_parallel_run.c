@@ -73,8 +73,8 @@ commit_in_turn(PpaProcess *p, const PpaMember *last, int transactions)
 }
 
 /*
- * Make a commit durable now.  Whoever interrupts the wait for a standby does
- * not end it, unless this process is to end.
+ * Make a commit durable now.  Whoever cancels the wait for a standby does not
+ * end it: the leader waits for the answer, and no group is left to fail.
  */
 static void
 make_durable(PpaProcess *p, uint64 number, XLogRecPtr local_lsn)
@@ -84,6 +84,7 @@ make_durable(PpaProcess *p, uint64 number, XLogRecPtr local_lsn)
 	{
 		if (ppa_place_is_stopping(p))
 			return;
+		QueryCancelPending = false;
 		CHECK_FOR_INTERRUPTS();
 		/* there may be no standbys to wait for any more, and the server does not wait then */
 		(void) ppa_turn_sleep(p->shared, &p->mine->waits_for, 0, RETRY_DURABLE_MS);

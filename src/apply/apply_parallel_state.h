@@ -34,6 +34,7 @@ typedef struct PpaHeldGroup
 	bool		failed;			/* waits for RETRY */
 	uint32		retries_seen;	/* RETRYs obeyed; from the first on its members are applied one
 								 * by one */
+	TimestampTz not_before;		/* the pause before that retry ends; 0: none */
 	int			done;			/* members that have committed, in such a retry ... */
 	XLogRecPtr	local_lsn;		/* ... where the last of them that wrote something ends */
 	int			cancels;		/* attempts that were cancelled without an order */
