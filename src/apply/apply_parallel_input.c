@@ -83,7 +83,7 @@ enter_group(PpaProcess *p, const PpaQueueHeader *header)
 		.failed = header->moved,
 		.done = header->done,
 		/* where another worker has committed its first members is not known any more */
-		.local_lsn = header->done > 0 ? GetXLogInsertRecPtr() : InvalidXLogRecPtr,
+		.local_lsn = header->done > 0 ? GetXLogInsertEndRecPtr() : InvalidXLogRecPtr,
 		.unretain_at = -1
 	};
 	return g;

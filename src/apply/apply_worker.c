@@ -143,6 +143,8 @@ ppa_local_commit(PpaWorker *w, const PpaMember *last, XLogRecPtr expected)
 	Assert(w->in_txn);
 	ppa_subscription_clear_skip(last->final_lsn);
 	ppa_origin_arm(last->end_lsn, last->commit_time, expected);
+	/* who writes nothing leaves it as it is: it would be that of an earlier commit of ours */
+	XactLastCommitEnd = InvalidXLogRecPtr;
 	CommitTransactionCommand();
 	return XactLastCommitEnd;
 }

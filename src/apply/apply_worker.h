@@ -49,7 +49,8 @@ extern void ppa_local_complete(PpaWorker *w, const PpaMember *last);
 
 /*
  * Commit it, with the progress of the origin; "expected" is what that was
- * before, where the origin is shared.  Returns the end of the commit record.
+ * before, where the origin is shared.  Returns the end of what it has written,
+ * or invalid if that is nothing.
  */
 extern XLogRecPtr ppa_local_commit(PpaWorker *w, const PpaMember *last, XLogRecPtr expected);
 

@@ -125,6 +125,9 @@ ppa_feedback_applied(PpaFeedback *fb, XLogRecPtr remote_lsn, XLogRecPtr local_ls
 	}
 	if (fb->count == fb->capacity)
 		grow_ring(fb);
+	/* who only cleans pages and changes nothing may have done so before others commit */
+	if (fb->count > 0)
+		local_lsn = Max(local_lsn, ring_at(fb, fb->count - 1)->local_lsn);
 	fb->count++;
 	*ring_at(fb, fb->count - 1) = (FlushPosition)
 	{

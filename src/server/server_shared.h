@@ -11,7 +11,7 @@
  *	committed		the worker that has the commit turn, and only upwards
  *	leader fields	the leader
  *	worker fields	the worker that they belong to
- *	group fields	the leader, but "local_lsn" the worker that has it
+ *	group fields	the leader, and "local_lsn" then the worker that has it
  *
  * Nobody takes a lock.  Whoever waits for a number to move announces what it
  * waits for, passes a memory barrier and looks again before it sleeps on its
@@ -40,8 +40,8 @@ typedef struct PpaSharedGroup
 	pg_atomic_uint32 retries;	/* RETRYs given; the two fields below are those of the last */
 	uint32		retry_delay_ms;
 	bool		retry_alone;
-	XLogRecPtr	local_lsn;		/* end of its last local commit, or invalid; set before it
-								 * is committed */
+	XLogRecPtr	local_lsn;		/* end of its last local commit, or invalid if that has
+								 * written nothing; set before it is committed */
 } PpaSharedGroup;
 
 typedef struct PpaSharedWorker
