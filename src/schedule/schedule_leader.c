@@ -528,14 +528,17 @@ handle_dry(PpaLeader *l)
 	wait_for_input(l);
 }
 
-/* Has the publisher said all, and is all of it applied? */
+/*
+ * The publisher has said all: see to it that all of it is applied.  A
+ * transaction of which only a part has arrived comes again.
+ */
 static void
 finish_stream(PpaLeader *l)
 {
 	ereport(LOG,
 			(errmsg("data stream from publisher has ended")));
 	push(l);
-	while (ppa_parallel_in_flight(l))
+	while (ppa_parallel_will_commit(l))
 		ppa_parallel_wait(l, true);
 	ppa_feedback_send(l->feedback, PPA_FEEDBACK_NOW, ppa_leader_is_busy(l), false);
 	ppa_stream_end(&l->stream);
@@ -676,6 +679,8 @@ ppa_leader_main(const WalReceiverFunctionsType *transport, WalReceiverConn *conn
 		 * applied any more then, and the origin must not move.
 		 */
 		ppa_origin_drop();
+		/* of whatever the error has left: workers may need it in order to end */
+		LWLockReleaseAll();
 		ppa_parallel_stop(leader);
 		note_error(leader);
 		PG_RE_THROW();

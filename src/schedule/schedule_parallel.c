@@ -585,6 +585,15 @@ ppa_parallel_in_flight(const PpaLeader *l)
 }
 
 bool
+ppa_parallel_will_commit(const PpaLeader *l)
+{
+	const PpaParallel *p = l->parallel;
+
+	/* what is being forwarded is the newest, and not complete */
+	return p != NULL && p->newest > p->committed + (p->forwarding ? 1 : 0);
+}
+
+bool
 ppa_parallel_owes_durability(const PpaLeader *l)
 {
 	return l->parallel != NULL && !slist_is_empty(&l->parallel->undurable);

@@ -184,11 +184,10 @@ ppa_parallel_fall_back(PpaLeader *l)
 	l->parallel_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), FALL_BACK_MS);
 	ppa_pool_stop(p->pool);
 	leave_parallel(l);
+	/* also if it is one that is still arriving and has been carried over */
+	learn_needs(l, ppa_out_group(p, p->committed + 1));
 	if (closed != NULL)
-	{
-		learn_needs(l, ppa_out_group(p, p->committed + 1));
 		ppa_serial_apply_batch(l->serial, closed);
-	}
 	MemoryContextDelete(p->cxt);
 	ppa_serial_mode_push(l);
 }

@@ -106,6 +106,9 @@ extern void ppa_parallel_wait(PpaLeader *l, bool for_all);
 /* Are transactions given out, or to be, that have not committed? */
 extern bool ppa_parallel_in_flight(const PpaLeader *l);
 
+/* Are there among them any that will commit if nothing more arrives? */
+extern bool ppa_parallel_will_commit(const PpaLeader *l);
+
 /* Is there a commit that is not yet as durable as the subscription wants it? */
 extern bool ppa_parallel_owes_durability(const PpaLeader *l);
 
