@@ -5,7 +5,8 @@
  *
  * Worker 0 is the first to start and the last to stay: groups that fire
  * triggers find their session's settings there.  Others are started when a
- * group has to wait behind another in every queue, and given back when idle.
+ * group that belongs to no run and to no dependency finds nobody idle, and
+ * given back when they have been idle for a while.
  *
  *-------------------------------------------------------------------------
  */
