@@ -18,8 +18,8 @@ use JSON::PP;
 use Time::HiRes qw(sleep time);
 
 use Bench::Cluster qw(progress pg_config_path poll_until long_do);
-use Bench::Measure qw(drop_page_cache statistics walsender look_at_processes);
-use Bench::Proc qw(children_cpu exited_cpu);
+use Bench::Measure qw(drop_page_cache);
+use Bench::Meter;
 use Bench::Publisher;
 
 use constant {
@@ -366,14 +366,6 @@ sub run_ceiling
 	return decode_json($line);
 }
 
-# WAL position in bytes and next transaction id of the subscriber.
-sub wal_and_xid
-{
-	my ($dbh) = @_;
-	return $dbh->selectrow_array(q{
-		SELECT pg_current_wal_insert_lsn() - '0/0', pg_snapshot_xmax(pg_current_snapshot())});
-}
-
 # Make C the one that applies, with its settings and those of the workload.
 sub choose
 {
@@ -389,55 +381,27 @@ sub choose
 #	cold		drop the page cache first
 #	work		where there is no backlog: called once the subscription is enabled;
 #				commits the changes and the marker, returns when the clock started
-#
-# local_commits are transaction ids used: exact, but for those rolled back for a
-# retry, which count too.  xact_commits and rollbacks are what pg_stat_database
-# says: reading transactions count there (our looks for the marker are subtracted,
-# some twenty other ones of ours are not), and a process that is told to stop may
-# count as one rollback.
 sub run_drain
 {
 	my ($self, $c, $marker, %arg) = @_;
-	my $dbh = $c->{dbh};
-	my $postmaster = $self->{cluster}->postmaster_pid('subscriber');
 
-	$self->tidy($dbh);
+	$self->tidy($c->{dbh});
 	$self->checkpoint_publisher;
 	my %run = (settings => $self->choose($c, $arg{settings}));
 	$run{cache_dropped_by} = drop_page_cache($self->{cluster}{nodes}{subscriber}) if $arg{cold};
-	my $before = statistics($c);
-	my $errors = $c->apply_errors;
-	my ($wal_before, $xid_before) = wal_and_xid($dbh);
-	my $cpu_before = { exited => exited_cpu($postmaster), %{ children_cpu($postmaster) } };
+	my $meter = Bench::Meter->start($self, $c);
 
 	my $start = time;
 	$c->enable;
 	$start = $arg{work}->() if $arg{work};
 	my ($end, $looks) = wait_for_marker($c, $marker, $start);
-	die "$c->{name}: applying failed meanwhile, see the subscriber's log\n" if $c->apply_errors > $errors;
-
-	# The workers must still be alive here: a dead one has no /proc entry.
-	my $cpu_after = { exited => exited_cpu($postmaster), %{ children_cpu($postmaster) } };
-	my $sender =
-	  $self->{cluster}->is_elsewhere('publisher') ? undef : walsender($self->{publisher}, $c);
-	my ($wal_after, $xid_after) = wal_and_xid($dbh);
-	my $state = $c->counters->{state};
-	$run{seconds}               = $end - $start;
-	$run{start_seconds}         = $sender->{started} - $start if $sender;
-	$run{walsender_cpu_seconds} = $sender->{cpu} if $sender;
-	$run{wal_bytes}             = $wal_after - $wal_before;
-	look_at_processes($c, \%run, $cpu_before, $cpu_after);
+	$run{seconds} = $end - $start;
+	$meter->stop(\%run);
+	my $started = delete $run{walsender_started};
+	$run{start_seconds} = $started - $start if defined $started;
 	$self->disable($c);
-
-	my $after = statistics($c);
-	my %count = map { ($_ => $after->{count}{$_} - ($before->{count}{$_} // 0)) }
-	  grep { $_ ne 'state' } keys %{ $after->{count} };
-	$c->check_proof($count{transactions} // 0, $state, $run{workers_seen});
-	$run{extension} = { %count, state => $state } if $c->{ours};
-	$run{wal_fpi}        = $after->{fpi} - $before->{fpi};
-	$run{rollbacks}      = $after->{rollbacks} - $before->{rollbacks};
-	$run{xact_commits}   = $after->{commits} - $before->{commits} - $looks;
-	$run{local_commits}  = $xid_after - $xid_before - 1;    # 1 = ENABLE's
+	$meter->count(\%run);
+	$run{xact_commits} -= $looks;
 	return \%run;
 }
 

@@ -1,4 +1,4 @@
-# Bench::Measure: what one run cost the servers, for Bench::Contest::run_drain.
+# Bench::Measure: single figures of the servers, for Bench::Meter and Bench::Contest.
 
 package Bench::Measure;
 
@@ -7,9 +7,9 @@ use warnings;
 
 use Exporter qw(import);
 
-use Bench::Proc qw(cpu_seconds memory_bytes disk_bytes_read);
+use Bench::Proc qw(cpu_seconds);
 
-our @EXPORT_OK = qw(drop_page_cache statistics walsender look_at_processes);
+our @EXPORT_OK = qw(drop_page_cache statistics walsender wal_and_xid);
 
 # Empty the operating system's page cache of a node's data, so that they
 # come from the disk again; says how.  Only what has been written can be dropped.
@@ -49,6 +49,14 @@ sub statistics
 	return { commits => $commits, rollbacks => $rollbacks, fpi => $fpi, count => $count };
 }
 
+# WAL position in bytes and next transaction id of a server.
+sub wal_and_xid
+{
+	my ($dbh) = @_;
+	return $dbh->selectrow_array(q{
+		SELECT pg_current_wal_insert_lsn() - '0/0', pg_snapshot_xmax(pg_current_snapshot())});
+}
+
 # CPU and start of the process that serves a contender; only for a publisher of ours.
 sub walsender
 {
@@ -59,43 +67,6 @@ sub walsender
 	my $cpu = defined $pid ? cpu_seconds($pid) : undef;
 	die "$c->{name}: the walsender is gone at the end of the drain\n" unless defined $cpu;
 	return { cpu => $cpu, started => $started };
-}
-
-# Into RUN: CPU seconds spent during the run by role, memory and disk reads of
-# the processes that apply.  "leader" is the subscription's own worker, "workers"
-# those of ours, "exited" what has ended during the run.  Client backends are the
-# benchmark's sessions and do not count.
-sub look_at_processes
-{
-	my ($c, $run, $before, $after) = @_;
-	my $leader = $c->leader_pid;
-	die "$c->{name}: the apply worker is gone at the end of the drain\n"
-	  unless defined $leader && exists $after->{$leader};
-	die "$c->{name}: a restarted apply worker cannot be told from the first\n"
-	  if exists $before->{$leader};
-
-	my %cpu = (leader => 0, workers => 0, exited => $after->{exited} - $before->{exited});
-	my %worker = map { ($_ => 1) } grep { exists $after->{$_} } $c->worker_pids;
-	my $rows = $c->{dbh}->selectall_arrayref('SELECT pid, backend_type FROM pg_stat_activity');
-	for my $row (@$rows)
-	{
-		my ($pid, $role) = @$row;
-		next if $role eq 'client backend' || !exists $after->{$pid};
-		$role = 'leader'  if $pid == $leader;
-		$role = 'workers' if $worker{$pid};
-		$cpu{$role} += $after->{$pid} - ($before->{$pid} // 0);
-	}
-	$run->{cpu_seconds}        = \%cpu;
-	$run->{workers_seen}       = keys %worker;
-	$run->{worker_cpu_seconds} = [ map { $after->{$_} - ($before->{$_} // 0) } sort keys %worker ];
-	for my $pid ($leader, keys %worker)
-	{
-		my ($peak, $private) = memory_bytes($pid);
-		$run->{peak_memory_bytes}    += $peak;
-		$run->{private_memory_bytes} += $private;
-		$run->{disk_bytes_read}      += disk_bytes_read($pid);
-	}
-	return;
 }
 
 1;

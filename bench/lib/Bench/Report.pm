@@ -219,7 +219,7 @@ sub sync_table
 		}
 	}
 	return markdown(3, [ 'clients', 'mode', 'contender', 'txn/s', '/ async', '/ async built-in', '/ built-in',
-			'latency ms', 'then behind s' ], @lines);
+			'CPU us', 'latency ms', 'then behind s' ], @lines);
 }
 
 # Runs in memory and on disk, by number of clients: [ where, clients, runs ... ].
@@ -246,6 +246,7 @@ sub sync_line
 		spread('%.2f', figures($name, 'ratio_to_async', @runs)),
 		spread('%.2f', ratios($name, 'free', 'tps', @$free, @runs)),
 		spread('%.2f', ratios($name, 'builtin', 'tps', @runs)),
+		middle('%.0f', figures($name, 'cpu_us_per_transaction', @runs)),
 		middle('%.2f', figures($name, 'latency_ms',       @runs)),
 		middle('%.1f', figures($name, 'catch_up_seconds', @runs)));
 }
