@@ -76,7 +76,10 @@ sub wait_until
 sub torture_wait_applied
 {
 	my ($run) = @_;
-	my $target = $run->{pub}->lsn('write');
+
+	# The last commits of sessions with synchronous_commit off may not have been written yet.
+	ppa_flush($run->{pub});
+	my $target = $run->{pub}->lsn('flush');
 	my $done = "SELECT count(*) FROM pg_stat_replication WHERE application_name = 'sub' AND replay_lsn >= '$target'";
 	my $limit = $PostgreSQL::Test::Utils::timeout_default;
 	return () if wait_until($run, $limit, sub { $run->{pub}->safe_psql('postgres', $done) });
