@@ -52,9 +52,10 @@ give_up('--sabotage: one of ' . join(', ', sort keys %sabotage)) if $opt{sabotag
 give_up('--deps: table, none or all') unless $opt{deps} =~ /^(?:table|none|all)$/;
 $SIG{$_} = sub { die "torture: interrupted\n" } for qw(INT TERM HUP);
 
+# A copied table keeps an origin on the subscriber until the apply worker has caught up with it.
 my ($pub, $sub) = ppa_pair(
 	pub_conf => "max_replication_slots = 20\nmax_wal_senders = 20\nlogical_decoding_work_mem = 64kB\nfsync = on\n",
-	sub_conf => "synchronous_commit = off\nfsync = on\nmax_sync_workers_per_subscription = 6\nmax_replication_slots = 20\n");
+	sub_conf => "synchronous_commit = off\nfsync = on\nmax_sync_workers_per_subscription = 6\nmax_replication_slots = 60\n");
 # Which of our settings this build has; with the built-in worker none.
 my %settings = map { $_ => 1 } grep {
 	$sub->safe_psql('postgres', "SELECT current_setting('pg_parallel_apply.$_', true) IS NOT NULL") eq 't'
