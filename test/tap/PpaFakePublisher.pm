@@ -2,8 +2,8 @@
 #
 #   my $fake = PpaFakePublisher->start(sub { my ($n, $from, $say) = @_; ... });
 #       a process that serves one replication connection after the other; the code is called for the $n-th stream (from 1) and
-#       says what is in it behind the position $from: $say->($message) sends a message of the logical replication protocol. When it returns true the
-#       stream ends with CopyDone, else it goes on, silent, until the subscriber leaves.
+#       says what is in it behind the position $from: $say->($message) sends a message of the logical replication protocol.
+#       When it returns true the stream ends with CopyDone, else it goes on, silent, until the subscriber leaves.
 #   $fake->conninfo                          for CREATE SUBSCRIPTION ... WITH (connect = false)
 #   PpaFakePublisher::begin($lsn, $xid), commit($lsn), relation($relid, $name, @columns), insert($relid, @values)
 #       messages; all columns are text, and the first one is the key

@@ -397,7 +397,7 @@ sub run_drain
 	my ($end, $looks) = wait_for_marker($c, $marker, $start);
 	$run{seconds} = $end - $start;
 	$meter->stop(\%run);
-	my $started = delete $run{walsender_started};
+	my $started = $meter->sender_started;
 	$run{start_seconds} = $started - $start if defined $started;
 	$self->disable($c);
 	$meter->count(\%run);

@@ -68,7 +68,7 @@ sub stop
 	if (my $sender = $self->sender)
 	{
 		$run->{walsender_cpu_seconds} = $sender->{cpu} - ($self->{sender} ? $self->{sender}{cpu} : 0);
-		$run->{walsender_started} = $sender->{started} unless $self->{sender};
+		$self->{sender_started} = $sender->{started};
 	}
 	my ($wal, $xid) = wal_and_xid($c->{dbh});
 	$run->{wal_bytes}     = $wal - $self->{wal};
@@ -77,6 +77,9 @@ sub stop
 	$self->look_at_processes($run, $cpu);
 	return;
 }
+
+# When the walsender started, after stop; undef of a publisher elsewhere.
+sub sender_started { my ($self) = @_; return $self->{sender_started}; }
 
 sub look_at_processes
 {

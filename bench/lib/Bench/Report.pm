@@ -190,12 +190,15 @@ sub drain_targets
 	for my $target (@TARGETS)
 	{
 		my ($workload, $name, $figure, $other, $relation, $limit) = @$target;
-		my @values = ratios($name, $other, $figure, grep { $_->{workload} eq $workload } @runs)
-		  or next;
-		my $value = median(@values);
-		my $met = $relation eq '>=' ? $value >= $limit : $value <= $limit;
-		$text .= sprintf "- %s: %s: %s, %s / %s %s %.2f: %.3f\n", $met ? 'met' : 'missed', $workload,
-		  $MEANING{$figure}, $name, $other, $relation, $limit, $value;
+		for my $group (by_workload(grep { $_->{workload} eq $workload } @runs))
+		{
+			my ($what, @of_it) = @$group;
+			my @values = ratios($name, $other, $figure, @of_it) or next;
+			my $value = median(@values);
+			my $met = $relation eq '>=' ? $value >= $limit : $value <= $limit;
+			$text .= sprintf "- %s: %s: %s, %s / %s %s %.2f: %.3f\n", $met ? 'met' : 'missed', $what,
+			  $MEANING{$figure}, $name, $other, $relation, $limit, $value;
+		}
 	}
 	return $text;
 }
